@@ -1,0 +1,51 @@
+"""Acquirers: one mechanism per file, all behind :class:`whichwhen.contracts.Acquirer`."""
+
+from __future__ import annotations
+
+from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer
+from whichwhen.acquirers.learned import LearnedAcquirer
+from whichwhen.acquirers.oracle import OracleAcquirer
+from whichwhen.acquirers.static import StaticAcquirer
+from whichwhen.acquirers.table import TableAcquirer
+from whichwhen.contracts import Acquirer
+from whichwhen.specs import AcquirerSpec
+
+__all__ = [
+    "CompleteAcquirer",
+    "LearnedAcquirer",
+    "NoneAcquirer",
+    "OracleAcquirer",
+    "RandomAcquirer",
+    "StaticAcquirer",
+    "TableAcquirer",
+    "make_acquirer",
+]
+
+
+def make_acquirer(spec: AcquirerSpec, n_features: int, n_orders: int, horizon: int, longest: int, seed: int) -> Acquirer:
+    """The acquirer of a spec, with fresh weights, and before what it is fitted on or told.
+
+    Args:
+        spec: the mechanism and its sizes.
+        n_features, n_orders: F and K.
+        horizon: the longest training series.
+        longest: the longest series at all, for the oracle's table.
+        seed: of random requests.
+    """
+    match spec.kind:
+        case "learned":
+            return LearnedAcquirer(n_features, n_orders, horizon, spec.hidden, spec.time_features)
+        case "table":
+            return TableAcquirer(n_orders, horizon)
+        case "random":
+            return RandomAcquirer(n_orders, seed)
+        case "complete":
+            return CompleteAcquirer(n_orders)
+        case "none":
+            return NoneAcquirer(n_orders)
+        case "static":
+            return StaticAcquirer(n_orders, segments=1, horizon=horizon)
+        case "static-by-time":
+            return StaticAcquirer(n_orders, segments=min(spec.segments, horizon), horizon=horizon)
+        case "oracle":
+            return OracleAcquirer(n_orders, longest)

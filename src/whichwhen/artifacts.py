@@ -1,0 +1,173 @@
+"""Run folders: what is in them, and reading them back with suspicion.
+
+::
+
+    spec.json            what the run is; a run can be started again from it
+    weights.safetensors  the chosen epoch's weights, with the model's card (columns, classes, scaling, spec)
+    history.jsonl        one line per epoch
+    series.parquet       per test series: id, label, prediction, cost, length
+    pattern.parquet      how often each order was requested at each step of the test series, and how often it was real
+    result.json          metrics, seed, commit, cpu_seconds; written last: a folder without it is not finished
+    checkpoint.safetensors   only while the run is under way
+    epochs/              weights of each epoch, where asked for
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from whichwhen._version import __version__
+from whichwhen.errors import RunFolderError
+from whichwhen.files import write_atomically, write_json
+from whichwhen.model import FORMAT, Card, Model, blank_model
+from whichwhen.specs import RunSpec, parse_run_spec
+
+SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, RESULT, CHECKPOINT, EPOCHS = (
+    "spec.json",
+    "weights.safetensors",
+    "history.jsonl",
+    "series.parquet",
+    "pattern.parquet",
+    "result.json",
+    "checkpoint.safetensors",
+    "epochs",
+)
+
+
+def save_spec(folder: Path, spec: RunSpec) -> None:
+    """``spec.json``, with the version of the writer."""
+    write_json(folder / SPEC, {"format": FORMAT, "version": __version__, "spec": spec.model_dump(mode="json")})
+
+
+def load_spec(path: Path) -> RunSpec:
+    """The spec of a run folder, or of a spec file."""
+    path = path / SPEC if path.is_dir() else path
+    content = _read_json(path)
+    if not isinstance(content, dict) or "spec" not in content:
+        raise RunFolderError(f"{path} holds no spec", expected="a file as `whichwhen train` writes it")
+    _check_format(content.get("format"), content.get("version"), path)
+    return parse_run_spec(json.dumps(content["spec"]), str(path))
+
+
+def save_model(path: Path, model: Model) -> None:
+    """Weights and card in one file."""
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.tensors().items()}
+    metadata = {"format": str(FORMAT), "version": __version__, "card": model.card.model_dump_json()}
+    write_atomically(path, lambda beside: save_file(tensors, beside, metadata))
+
+
+def load_model(path: Path | str) -> Model:
+    """A trained model from a run folder, or from a weights file alone."""
+    path = Path(path)
+    if path.is_dir() or not path.suffix:
+        check_finished(path)
+        model = load_model(path / WEIGHTS)
+        spec = load_spec(path)
+        if spec != model.card.spec:
+            raise RunFolderError(
+                f"{path / SPEC} is not the spec that the weights were trained with ({difference(spec, model.card.spec)})",
+                expected="a folder as `whichwhen train` left it",
+                do="undo the edit, or train anew with `whichwhen train --spec`",
+            )
+        return model
+    try:
+        with safe_open(str(path), "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise RunFolderError(f"{path} can't be read ({error})", expected="a file from `whichwhen train`") from None
+    _check_format(metadata.get("format"), metadata.get("version"), path)
+    try:
+        model = blank_model(Card.model_validate_json(metadata["card"]))
+        model.load_tensors(tensors)
+    except (KeyError, ValidationError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunFolderError(f"{path} holds no whole model ({reason})", expected="a file from `whichwhen train`") from None
+    return model
+
+
+def load_result(folder: Path | str) -> dict[str, Any]:
+    """``result.json`` of a finished run."""
+    folder = Path(folder)
+    check_finished(folder)
+    content = _read_json(folder / RESULT)
+    if not isinstance(content, dict) or not {"test", "validation", "seed"} <= content.keys():
+        raise RunFolderError(
+            f"{folder / RESULT} lacks test, validation or seed", expected="a file as `whichwhen train` writes it"
+        )
+    _check_format(content.get("format"), content.get("version"), folder / RESULT)
+    return content
+
+
+def load_history(folder: Path) -> list[dict[str, Any]]:
+    """One record per epoch."""
+    path = folder / HISTORY
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{path} can't be read ({error})", expected="a file from `whichwhen train`") from None
+
+
+def load_pattern(folder: Path) -> pl.DataFrame:
+    """How often each order was requested at each step: step, order, share, real."""
+    path = folder / PATTERN
+    try:
+        return pl.read_parquet(path).select("step", "order", "share", "real")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunFolderError(f"{path} can't be read ({reason})", expected="a file from `whichwhen train`") from None
+
+
+def check_finished(folder: Path) -> None:
+    """Raise :class:`RunFolderError` unless the folder holds a finished run."""
+    if not folder.is_dir():
+        raise RunFolderError(f"no run folder {folder}", expected="a folder that `whichwhen train --out` wrote")
+    if not (folder / SPEC).is_file():
+        raise RunFolderError(
+            f"{folder} is not a run folder: it has no {SPEC}", expected="a folder that `whichwhen train --out` wrote"
+        )
+    missing = [name for name in (WEIGHTS, HISTORY, SERIES, PATTERN, RESULT) if not (folder / name).is_file()]
+    if missing:
+        raise RunFolderError(
+            f"{folder} is half written: it has no {', '.join(missing)}",
+            expected="a finished run",
+            do=f"finish it with `whichwhen train --spec {folder / SPEC} --out {folder} --resume`",
+        )
+
+
+def difference(one: RunSpec, other: RunSpec) -> str:
+    """The first fields in which two specs differ, in words."""
+    found: list[str] = []
+    a, b = one.model_dump(), other.model_dump()
+    for part in a:
+        left, right = a[part], b[part]
+        if isinstance(left, dict):
+            found += [f"{part}.{name}: {left[name]} and {right[name]}" for name in left if left[name] != right[name]]
+        elif left != right:
+            found.append(f"{part}: {left} and {right}")
+    return "; ".join(found[:3]) + ("; …" if len(found) > 3 else "")
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunFolderError(f"{path} can't be read ({error.strerror})", expected="a file from `whichwhen train`") from None
+    except ValueError as error:
+        raise RunFolderError(f"{path} is not JSON ({error})", expected="a file from `whichwhen train`") from None
+
+
+def _check_format(found: Any, version: Any, path: Path) -> None:
+    if str(found) != str(FORMAT):
+        raise RunFolderError(
+            f"{path} has format {found} (written by whichwhen {version or 'unknown'})",
+            expected=f"format {FORMAT}, which whichwhen {__version__} reads",
+            do="use the version that wrote it, or train anew",
+        )

@@ -1,0 +1,460 @@
+"""The command line: verbs only. Torch is imported by the verbs that need it, never for ``--help``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from pydantic import BaseModel, ConfigDict, Field
+
+from whichwhen._version import __version__
+from whichwhen.errors import SpecError, WhichwhenError
+from whichwhen.specs import (
+    PAPER_DATA,
+    AcquirerSpec,
+    DataSpec,
+    Preset,
+    RunSpec,
+    TrainingSpec,
+    preset_spec,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from whichwhen.data import Dataset
+
+
+class _Args(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    json_: Annotated[bool, tyro.conf.arg(name="json"), tyro.conf.FlagCreatePairsOff] = Field(
+        False, description="Print one JSON document instead of tables."
+    )
+    data_dir: Path | None = Field(
+        None, description="Folder with NAME/NAME_TRAIN.ts of the archives; else the variable WHICHWHEN_DATA."
+    )
+
+
+class _ComputeArgs(_Args):
+    device: str = Field("cpu", description="Where to compute: cpu, cuda, cuda:1, mps.")
+    threads: int = Field(1, description="Of torch. The tensors are small: more threads mostly wait for each other.")
+
+
+class DataArgs(_Args):
+    """List the data sets, or describe one: sizes, lengths, features, classes.
+
+    Without a name: what there is, and where it would come from.
+    """
+
+    data: Annotated[DataSpec, tyro.conf.arg(name="")] = DataSpec(name="")
+    seed: int = Field(0, description="Of fakes and splits.")
+    budget: float = Field(1.0, description="synthetic: the budget per step that optimum and chance are printed for.")
+    plot: Path | None = Field(None, description="Draw samples of the training split into this file (.png, .pdf, .svg).")
+
+
+class TrainArgs(_ComputeArgs):
+    """Train acquirer and predictor together, choose the epoch on validation, evaluate once on test.
+
+    Writes a run folder: spec.json, weights.safetensors, history.jsonl, series.parquet, pattern.parquet, result.json.
+    """
+
+    run: Annotated[RunSpec, tyro.conf.arg(name="")] = RunSpec()
+    out: Path | None = Field(None, description="The run folder (default: runs/DATASET-ACQUIRER-SEED).")
+    resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(
+        False, description="Go on with an unfinished run in the folder."
+    )
+    preset: Preset = Field("default", description="Where the defaults come from; paper = the paper's own settings.")
+    spec: Path | None = Field(None, description="Take the defaults from a spec.json instead.")
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
+
+
+class EvaluateArgs(_ComputeArgs):
+    """Evaluate a finished run with hard selection."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = Field(description="The run folder.")
+    split: Literal["test", "validation", "train"] = Field("test", description="On which series.")
+    budget: float | None = Field(None, description="Another budget per step than the run was trained with.")
+
+
+class PlotArgs(_ComputeArgs):
+    """Draw the acquisition patterns and training curves of runs, side by side."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = Field(description="Run folders.")
+    out: Path | None = Field(None, description="Folder for pattern and curves (default: the first run's).")
+    format: Literal["png", "pdf", "svg"] = Field("png", description="Of the figures.")
+    test_curve: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(
+        False, description="Add test accuracy per epoch; needs runs trained with --save-epochs."
+    )
+
+
+class DemoArgs(_ComputeArgs):
+    """Train random, static, learned and complete acquirers on JapaneseVowels with fake features; table, figures, records.
+
+    A second call shows what the first one trained; another --out trains anew.
+    """
+
+    fakes: Literal["zeros", "noise", "gp"] = Field("noise", description="Kind of the fake features.")
+    n_fakes: int = Field(30, description="How many of them.")
+    shift: bool = Field(False, description="Move the real features to other columns as time goes on.")
+    budget: float = Field(5.0, description="Orders per step.")
+    epochs: int = Field(40, description="Passes over the training split.")
+    trees: int = Field(1000, description="Of the static acquirer's random forest.")
+    seed: int = Field(0, description="Of fakes, splits, weights and training noise.")
+    out: Path = Field(Path("whichwhen-demo"), description="Folder for runs, figures and records.")
+    record: Path | None = Field(None, description="Write spec and result of each run to this JSON file, too.")
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
+
+
+def run_data(args: DataArgs) -> None:
+    """``whichwhen data``."""
+    from rich.table import Table
+
+    from whichwhen.data import archives, load_dataset, reference
+    from whichwhen.data.catalog import CATALOG
+
+    console = _console()
+    if not args.data.name:
+        if args.plot:
+            raise SpecError(
+                "--plot without a data set", expected="a name", do="try `whichwhen data japanese-vowels --plot f.png`"
+            )
+        rows = [
+            {"name": entry.name, "about": entry.about, "from": archives.where(entry.archive, args.data_dir)}
+            for entry in CATALOG
+        ]
+        if args.json_:
+            return _print_json(rows)
+        table = Table("name", "what it is", "from")
+        for row in rows:
+            table.add_row(*row.values())
+        return console.print(table)
+    if args.plot:
+        from whichwhen.reports.figures import check_figure_path
+
+        check_figure_path(args.plot)
+    data = load_dataset(args.data, args.seed, args.data_dir)
+    facts = _describe(data)
+    known = reference(args.data, args.budget)
+    if known:
+        facts |= {
+            "chance accuracy": known.chance,
+            f"random accuracy at budget {args.budget:g}": round(known.random, 4),
+            f"optimum accuracy at budget {args.budget:g}": round(known.optimum, 4),
+        }
+    if args.plot:
+        from whichwhen.reports.figures import draw_samples, save_figure
+
+        save_figure(draw_samples(data), args.plot)
+        facts["plot"] = str(args.plot)
+    if args.json_:
+        return _print_json(facts)
+    table = Table(show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, _text(value))
+    console.print(table)
+
+
+def run_train(args: TrainArgs) -> None:
+    """``whichwhen train``."""
+    spec = args.run
+    name = spec.data.name.replace(":", "-")
+    out = args.out or Path("runs") / f"{name}-{spec.acquirer.kind}-{spec.seed}"
+    device = _prepare(args)
+    from whichwhen.reports.progress import TrainingProgress
+    from whichwhen.reports.tables import results_table
+    from whichwhen.training import train
+
+    console = _console()
+    with TrainingProgress(_console(stderr=True), quiet=args.quiet or args.json_) as progress:
+        progress.begin(spec.acquirer.kind, spec.training.epochs)
+        try:
+            result = train(spec, out, folder=args.data_dir, device=device, resume=args.resume, on_epoch=progress.epoch)
+        except KeyboardInterrupt:
+            raise _StoppedError(f"stopped; go on with the same command and --resume (run folder {out})") from None
+    if args.json_:
+        return _print_json(result)
+    console.print(results_table({spec.acquirer.kind: result}, _title(spec, result)))
+    console.print(f"run folder: {out}", highlight=False)
+
+
+def run_evaluate(args: EvaluateArgs) -> None:
+    """``whichwhen evaluate``."""
+    from whichwhen.artifacts import load_model, load_result
+
+    device = _prepare(args)
+    result = load_result(args.run)
+    model = load_model(args.run)
+    from dataclasses import replace
+
+    from whichwhen.budget import PerStep
+    from whichwhen.data import load_dataset
+    from whichwhen.evaluation import evaluate
+
+    spec = model.card.spec
+    policy = model.policy
+    if args.budget is not None:
+        budget = PerStep(args.budget)
+        budget.check(policy.menu)
+        policy = replace(policy, budget=budget)
+    data = load_dataset(spec.data, spec.seed, args.data_dir)
+    model.check_features([feature.name for feature in data.features])
+    for module in model.modules().values():
+        module.to(device)
+    found = evaluate(policy, data.split(args.split), data.provenance, device=device).metrics.to_dict()
+    document = {
+        "run": str(args.run),
+        "dataset": spec.data.name,
+        "acquirer": spec.acquirer.kind,
+        "seed": result["seed"],
+        "split": args.split,
+        "budget": result["budget"] if args.budget is None else args.budget,
+        **found,
+    }
+    if args.json_:
+        return _print_json(document)
+    from rich.table import Table
+
+    table = Table(show_header=False)
+    for name, value in document.items():
+        table.add_row(name, _text(value))
+    _console().print(table)
+
+
+def run_plot(args: PlotArgs) -> None:
+    """``whichwhen plot``."""
+    from whichwhen import artifacts
+    from whichwhen.reports import figures
+
+    if not args.runs:
+        raise SpecError("no run folder", expected="one or more", do="try `whichwhen plot runs/a runs/b`")
+    results = {folder: artifacts.load_result(folder) for folder in args.runs}
+    titles = {folder: _run_title(folder, results) for folder in args.runs}
+    patterns = {titles[folder]: artifacts.load_pattern(folder) for folder in args.runs}
+    histories = {titles[folder]: artifacts.load_history(folder) for folder in args.runs}
+    test: dict[str, list[float]] = {}
+    if args.test_curve:
+        from whichwhen.evaluation.curves import accuracy_on_test
+
+        device = _prepare(args)
+        test = {titles[folder]: accuracy_on_test(folder, args.data_dir, device) for folder in args.runs}
+    out = args.out or args.runs[0]
+    paths = [out / f"pattern.{args.format}", out / f"curves.{args.format}"]
+    figures.save_figure(figures.draw_patterns(patterns), paths[0])
+    figures.save_figure(figures.draw_curves(histories, test), paths[1])
+    if args.json_:
+        return _print_json({"figures": [str(path) for path in paths]})
+    for path in paths:
+        _console().print(str(path), highlight=False)
+
+
+def run_demo(args: DemoArgs) -> None:
+    """``whichwhen demo``."""
+    from rich.markup import escape
+
+    from whichwhen.specs import BudgetSpec
+
+    base = RunSpec(
+        data=DataSpec(name="japanese-vowels", fakes=args.fakes, n_fakes=args.n_fakes, shift=args.shift),
+        budget=BudgetSpec(per_step=args.budget),
+        acquirer=AcquirerSpec(trees=args.trees),
+        training=TrainingSpec(epochs=args.epochs, batch_size=32),
+        seed=args.seed,
+    )
+    device = _prepare(args)
+    from whichwhen import artifacts
+    from whichwhen.experiments.demo import demo_specs, run_specs, write_records
+    from whichwhen.reports import figures
+    from whichwhen.reports.progress import TrainingProgress
+    from whichwhen.reports.tables import results_table
+
+    specs = demo_specs(base)
+    if all((args.out / name / artifacts.RESULT).is_file() for name in specs) and not (args.quiet or args.json_):
+        _console(stderr=True).print(
+            f"all four runs are in {escape(str(args.out))} already: shown as they are; delete it or pass another --out to "
+            "train anew"
+        )
+    with TrainingProgress(_console(stderr=True), quiet=args.quiet or args.json_) as progress:
+        try:
+            results = run_specs(
+                specs,
+                args.out,
+                folder=args.data_dir,
+                device=device,
+                on_begin=lambda name, spec: progress.begin(name, spec.training.epochs),
+                on_epoch=progress.epoch,
+            )
+        except KeyboardInterrupt:
+            raise _StoppedError("stopped; the same command goes on from here") from None
+    command = "whichwhen demo " + " ".join(
+        f"--{name.replace('_', '-')} {getattr(args, name)}"
+        for name in ("fakes", "n_fakes", "budget", "epochs", "trees", "seed")
+    )
+    command += " --shift" if args.shift else ""
+    for path in filter(None, (args.out / "summary.json", args.record)):
+        write_records(path, specs, results, command)
+    folders = {name: args.out / name for name in specs}
+    pattern, curves = args.out / "pattern.png", args.out / "curves.png"
+    figures.save_figure(
+        figures.draw_patterns({name: artifacts.load_pattern(folder) for name, folder in folders.items()}), pattern
+    )
+    figures.save_figure(
+        figures.draw_curves({name: artifacts.load_history(folder) for name, folder in folders.items()}, {}), curves
+    )
+    if args.json_:
+        return _print_json({name: {**result, "run": str(folders[name])} for name, result in results.items()})
+    console = _console()
+    console.print(results_table(results, _title(base, results["learned"])))
+    console.print(f"figures: {pattern} and {curves}\nruns:    {args.out}", highlight=False)
+
+
+VERBS: dict[str, tuple[type[_Args], Callable[[Any], None]]] = {
+    "data": (DataArgs, run_data),
+    "train": (TrainArgs, run_train),
+    "evaluate": (EvaluateArgs, run_evaluate),
+    "plot": (PlotArgs, run_plot),
+    "demo": (DemoArgs, run_demo),
+}
+
+
+class _StoppedError(Exception):
+    """The user pressed Ctrl-C; the message says how to go on."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point. Exit code 0: done; 2: a user's mistake, said in one line; 130: stopped by Ctrl-C."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if words else 2
+    if words[0] == "--version":
+        print(f"whichwhen {__version__}")
+        return 0
+    verb, rest = words[0], words[1:]
+    try:
+        if verb not in VERBS:
+            raise SpecError(f"unknown verb {verb!r}", expected=f"one of {', '.join(VERBS)}", do="see `whichwhen --help`")
+        arguments, run = VERBS[verb]
+        default = _train_default(rest) if verb == "train" else tyro.MISSING_NONPROP
+        run(tyro.cli(arguments, prog=f"whichwhen {verb}", args=rest, default=default))
+    except WhichwhenError as error:
+        return _fail(str(error), type(error).__name__, "--json" in rest)
+    except _StoppedError as stop:
+        print(stop, file=sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _fail(message: str, kind: str, as_json: bool) -> int:
+    print(json.dumps({"error": kind, "message": message}) if as_json else f"error: {message}", file=sys.stderr)
+    return 2
+
+
+def _usage() -> str:
+    lines = [
+        "usage: whichwhen VERB [OPTIONS]",
+        "",
+        "Which features of a time series to measure, and when.",
+        "",
+    ]
+    lines += [f"  {verb:<10}{(kind.__doc__ or '').splitlines()[0]}" for verb, (kind, _) in VERBS.items()]
+    lines += ["", "`whichwhen VERB --help` shows a verb's options; `whichwhen --version` the version."]
+    return "\n".join(lines)
+
+
+def _train_default(words: list[str]) -> TrainArgs:
+    """What the flags are changes to: a spec file, or a preset for the data set that was named."""
+
+    def value(flag: str) -> str | None:
+        for i, word in enumerate(words):
+            if word == flag and i + 1 < len(words):
+                return words[i + 1]
+            if word.startswith(f"{flag}="):
+                return word.partition("=")[2]
+        return None
+
+    path, preset = value("--spec"), value("--preset") or "default"
+    if path is not None:
+        from whichwhen.artifacts import load_spec
+
+        return TrainArgs(run=load_spec(Path(path)), spec=Path(path))
+    if preset not in ("default", "paper"):
+        raise SpecError(f"unknown preset {preset!r}", expected="default or paper")
+    named = next((word for word in words if word in PAPER_DATA), RunSpec().data.name)
+    return TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
+
+
+def _prepare(args: _ComputeArgs) -> Any:
+    """Threads and device."""
+    import torch
+
+    if args.threads < 1:
+        raise SpecError(f"threads is {args.threads}", expected="at least 1")
+    torch.set_num_threads(args.threads)
+    try:
+        device = torch.device(args.device)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise SpecError(f"device {args.device!r} can't be used ({reason})", do="use --device cpu") from None
+    return device
+
+
+def _describe(data: Dataset) -> dict[str, Any]:
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    return {
+        "data set": data.name,
+        **{f"{name} series": len(split) for name, split in splits.items()},
+        **{f"{name} lengths": f"{split.lengths.min()}-{split.lengths.max()}" for name, split in splits.items()},
+        "features": len(data.features),
+        "of them real at step 0": int(data.provenance.real[0].sum()),
+        "names": [feature.name for feature in data.features],
+        "classes": list(data.classes),
+        "largest class, test": round(max((data.test.labels == c).mean() for c in range(len(data.classes))), 4),
+    }
+
+
+def _title(spec: RunSpec, result: dict[str, Any]) -> str:
+    fakes = "" if spec.data.fakes == "none" else f", {spec.data.n_fakes} fake features ({spec.data.fakes})"
+    moved = ", shifted" if spec.data.shift else ""
+    return f"{spec.data.name}{fakes}{moved}, budget {spec.budget.per_step:g} per step, seed {result['seed']}"
+
+
+def _run_title(folder: Path, results: dict[Path, dict[str, Any]]) -> str:
+    """The acquirer's name, with the folder's where that is not enough."""
+    own = str(results[folder]["acquirer"])
+    alike = [other for other, result in results.items() if result["acquirer"] == own]
+    return own if len(alike) == 1 else f"{own} ({folder})"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(str(item) for item in value[:12])
+        return shown if len(value) <= 12 else f"{shown}, … ({len(value)})"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "–" if value is None else str(value)
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2, allow_nan=False))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

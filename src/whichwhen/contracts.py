@@ -1,0 +1,73 @@
+"""What an acquirer, a predictor and a selector must be. Classes are a contract (here) or an implementation (elsewhere).
+
+State is passed, not hidden: ``init`` gives the state before the first step, ``step`` takes a state and returns the next.
+States are dicts of tensors with the series in the first dimension (:data:`whichwhen.types.State`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from whichwhen.types import Allowance, Reveal, Scores, Selection, State, View
+
+
+class Acquirer(nn.Module, ABC):
+    """Contract: at each step, how much each order is worth measuring next.
+
+    An acquirer sees a :class:`View`: what was revealed, what the budget allows, the predictor's context and the time.
+    Labels, unrevealed values and which features are real are not in it.
+    """
+
+    @property
+    def learns(self) -> bool:
+        """Whether training moves it. If so, training selects with the relaxed selector, otherwise with the hard one."""
+        return any(parameter.requires_grad for parameter in self.parameters())
+
+    @abstractmethod
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """The state before the initial request. ``keys`` are what keyed randomness starts from, one per series."""
+
+    @abstractmethod
+    def step(self, view: View, state: State) -> tuple[Scores, State]:
+        """Scores ``[B, K]`` for the step ``view.time``, and the next state. The initial request is such a step, too."""
+
+
+class Predictor(nn.Module, ABC):
+    """Contract: class logits after every step, in two ways that agree: step by step, and over a whole sequence.
+
+    Attributes:
+        context_size: H, the width of what the acquirer gets to see.
+    """
+
+    context_size: int
+
+    @abstractmethod
+    def init(self, size: int) -> tuple[Float[Tensor, "B H"], State]:
+        """Context and state before the first step."""
+
+    @abstractmethod
+    def step(self, reveal: Reveal, state: State) -> tuple[Float[Tensor, "B C"], Float[Tensor, "B H"], State]:
+        """Logits and context after one more step, and the next state. No history is encoded again."""
+
+    @abstractmethod
+    def sequence(self, reveals: Reveal, lengths: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B T H"]]:
+        """Logits and context after each of T steps at once; what stands after the end of a series is 0."""
+
+
+class Selector(ABC):
+    """Contract: scores + allowance + costs → selection, within the budget, no order twice."""
+
+    @abstractmethod
+    def select(
+        self,
+        scores: Scores,
+        allowance: Allowance,
+        costs: Float[Tensor, " K"],
+        generator: torch.Generator | None = None,
+        noise: Tensor | None = None,
+    ) -> Selection:
+        """Choose. ``noise`` is that of an earlier selection, to take it up again; without it, it is drawn."""

@@ -1,0 +1,208 @@
+"""Data sets by name: from an archive or a task to three scaled splits with fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from whichwhen.data import archives, synthetic
+from whichwhen.data.fakes import add_fakes, provenance, shift
+from whichwhen.data.splits import split_validation
+from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet
+from whichwhen.errors import DataError, SpecError
+from whichwhen.menu import Feature
+from whichwhen.provenance import Provenance
+from whichwhen.specs import DataSpec
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of ``whichwhen data``."""
+
+    name: str
+    about: str
+    archive: str = ""
+
+
+CATALOG = (
+    Entry("m-forda", "FordA, m samples of an engine's noise as the features of one step; 2 classes", "FordA"),
+    Entry(
+        "spoken-arabic-digits",
+        "13 MFCC of spoken digits, lengths 4-93, new speakers in test; 10 classes",
+        "SpokenArabicDigits",
+    ),
+    Entry("japanese-vowels", "12 LPC cepstra of a vowel, lengths 7-29; 9 speakers to tell apart", "JapaneseVowels"),
+    *(Entry(f"synthetic:{name}", task.about) for name, task in synthetic.TASKS.items()),
+    Entry("ucr:NAME", "any classification set of the UCR and UEA archives, by its name there"),
+)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What all sources come down to before scaling and fakes."""
+
+    train: SeriesSet
+    test: SeriesSet
+    classes: tuple[str, ...]
+    real: np.ndarray | None = None  # [T, F], where only some columns matter
+
+
+def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None = None, **fields: object) -> Dataset:
+    """A data set by name or spec, split, scaled and with its fakes.
+
+    Args:
+        data: a :class:`DataSpec`, or a name with the spec's other fields as keywords.
+        seed: of the validation split, the fakes and the random keys.
+        folder: where archives lie; the environment variable WHICHWHEN_DATA if not given.
+        **fields: ``fakes``, ``n_fakes``, ``shift``, ``m``, ``validation``.
+    """
+    spec = data if isinstance(data, DataSpec) else DataSpec.model_validate({"name": data, **fields})
+    parts = _load_parts(spec, seed, folder)
+    for part in (parts.train, parts.test):
+        check_series(part, parts.classes, spec.name)
+    n_real = len(parts.train.features)
+    n_fakes = 0 if spec.fakes == "none" else spec.n_fakes
+    horizon = int(parts.train.lengths.max())
+    longest = max(horizon, int(parts.test.lengths.max()))
+
+    train, validation = split_validation(parts.train, spec.validation, seed)
+    scaler = Scaler.fit(train.values)
+    finished: list[SeriesSet] = []
+    for part in (train, validation, parts.test):
+        scaled = replace(part, values=scaler.apply(part.values), seed=seed)
+        with_fakes = add_fakes(scaled, spec.fakes, spec.n_fakes, seed)
+        finished.append(shift(with_fakes, n_real, horizon) if spec.shift else with_fakes)
+    if parts.real is None:
+        truth = provenance(n_real, n_fakes, spec.shift, longest, horizon)
+    else:
+        if spec.shift:
+            raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
+        truth = Provenance(np.pad(parts.real, ((0, 0), (0, n_fakes))))
+    return Dataset(
+        name=spec.name,
+        train=finished[0],
+        validation=finished[1],
+        test=finished[2],
+        classes=parts.classes,
+        provenance=truth,
+        horizon=horizon,
+        scaler=Scaler.identity(n_real + n_fakes) if spec.shift else scaler.extend(n_fakes),
+    )
+
+
+def reference(spec: DataSpec, budget: float) -> Reference | None:
+    """Chance and optimum where they are known in closed form, else None."""
+    if not spec.name.startswith("synthetic:"):
+        return None
+    task = synthetic.find_task(spec.name.removeprefix("synthetic:"))
+    if spec.fakes != "none":
+        task = replace(task, n_features=task.n_features + spec.n_fakes)
+    return task.reference(budget)
+
+
+def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None:
+    """Raise :class:`DataError` where series can't be used: one class, a single step, NaN or infinite values."""
+    where = f"{name} ({series.source} part)"
+    if len(classes) < 2:
+        raise DataError(f"{where}: labels with one class ({', '.join(classes)})", expected="at least two classes")
+    short = np.flatnonzero(series.lengths < 2)
+    if len(short):
+        raise DataError(
+            f"{where}: series {short[0]} has {series.lengths[short[0]]} step",
+            expected="at least 2 steps in each series",
+            do="drop it, or use a smaller --m",
+        )
+    bad = np.argwhere(~np.isfinite(series.values))
+    if len(bad):
+        row, column = bad[0]
+        i = int(np.searchsorted(series.offsets, row, side="right")) - 1
+        raise DataError(
+            f"{where}: {series.values[row, column]} in series {i}, step {row - series.offsets[i]}, feature "
+            f"{series.features[column].name!r} ({len(bad)} such values)",
+            expected="finite values: partly observed data is not served yet",
+            do="fill or drop them",
+        )
+
+
+def _load_parts(spec: DataSpec, seed: int, folder: Path | str | None) -> _Parts:
+    if spec.name == "m-forda":
+        return _m_forda(spec.m, folder)
+    if spec.name == "spoken-arabic-digits":
+        return _archive("SpokenArabicDigits", folder, prefix="mfcc", groups=_speakers)
+    if spec.name == "japanese-vowels":
+        return _archive("JapaneseVowels", folder, prefix="lpc")
+    kind, _, rest = spec.name.partition(":")
+    if kind == "ucr" and rest:
+        return _archive(rest, folder)
+    if kind == "synthetic":
+        task = synthetic.find_task(rest)
+        return _Parts(task.make("train", task.n_train, seed), task.make("test", task.n_test, seed), ("0", "1"), task.real)
+    known = [entry.name for entry in CATALOG]
+    near = archives.near_names(spec.name, known)
+    if not near and spec.name in archives.known_archives():
+        near = [f"ucr:{spec.name}"]
+    hint = f"did you mean {' or '.join(near)}?" if near else "`whichwhen data` lists what there is"
+    raise DataError(f"unknown data set {spec.name!r}", expected=f"one of {', '.join(known)}", do=hint)
+
+
+def _m_forda(m: int, folder: Path | str | None) -> _Parts:
+    """M consecutive samples become one step of m features; a rest that does not fill a step is cut off at the end."""
+
+    def reshape(series: np.ndarray) -> np.ndarray:
+        steps = len(series) // m
+        if steps < 2:
+            raise DataError(
+                f"m is {m} for series of {len(series)} samples", expected=f"1 to {len(series) // 2}", do="lower --m"
+            )
+        return series[: steps * m].reshape(steps, m)
+
+    return _archive("FordA", folder, prefix="sample", transform=reshape)
+
+
+def _archive(
+    name: str,
+    folder: Path | str | None,
+    prefix: str = "x",
+    groups: Callable[[np.ndarray], np.ndarray] | None = None,
+    transform: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> _Parts:
+    raw = archives.load_archive(name, folder)
+    classes = _sorted_classes(np.concatenate([part.labels for part in raw.values()]))
+    position = {label: i for i, label in enumerate(classes)}
+    sets = {}
+    for source, part in raw.items():
+        series = [transform(one) for one in part.series] if transform else part.series
+        labels = np.array([position[label] for label in part.labels])
+        features = [Feature(f"{prefix}{i}") for i in range(series[0].shape[1])]
+        together = groups(labels) if groups and source == "train" else None
+        sets[source] = SeriesSet.from_list(series, labels, features, source, together)
+    return _Parts(sets["train"], sets["test"], classes)
+
+
+def _sorted_classes(labels: np.ndarray) -> tuple[str, ...]:
+    unique = sorted(set(labels.tolist()))
+    try:
+        return tuple(sorted(unique, key=float))
+    except ValueError:
+        return tuple(unique)
+
+
+def _speakers(labels: np.ndarray) -> np.ndarray:
+    """The speaker of each training series of SpokenArabicDigits.
+
+    In UCI's order the file is sorted by digit, and within a digit ten consecutive rows are one speaker; the same speakers
+    come in the same sequence for each digit. Test speakers are others, so validation must hold out whole speakers, too.
+    """
+    per_class = np.bincount(labels)
+    in_order = bool((np.diff(labels) >= 0).all())
+    if not in_order or len(set(per_class.tolist())) != 1 or per_class[0] % 10:
+        raise DataError(
+            "SpokenArabicDigits is not in UCI's order, so its speakers can't be told apart",
+            expected="rows sorted by digit, ten of each speaker together",
+            do="get the archive's own file again",
+        )
+    speaker: np.ndarray = np.arange(len(labels)) % per_class[0] // 10
+    return speaker

@@ -1,0 +1,210 @@
+"""Series of any length in one array, and the data set made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from whichwhen import keyed
+from whichwhen.errors import DataError
+from whichwhen.menu import Feature
+from whichwhen.provenance import Provenance
+from whichwhen.types import Batch, Hindsight
+
+
+@dataclass(frozen=True)
+class SeriesSet:
+    """N labelled series over the same F features, stored end to end.
+
+    Attributes:
+        source: the part of the archive that the series come from (``train`` or ``test``); part of the random keys.
+        values: ``[sum of lengths, F]`` float32; NaN = not observed.
+        offsets: ``[N + 1]``; series i is ``values[offsets[i]:offsets[i + 1]]``.
+        labels: ``[N]`` int64, positions in the data set's classes.
+        ids: ``[N]`` int64, places in the source; part of the random keys.
+        groups: ``[N]`` int64; series of one group belong together (one speaker, one patient, exact copies).
+        features: the F columns.
+        seed: what the random keys start from.
+    """
+
+    source: str
+    values: np.ndarray
+    offsets: np.ndarray
+    labels: np.ndarray
+    ids: np.ndarray
+    groups: np.ndarray
+    features: tuple[Feature, ...]
+    seed: int = 0
+
+    @classmethod
+    def from_list(
+        cls,
+        series: Sequence[np.ndarray],
+        labels: np.ndarray,
+        features: Sequence[Feature],
+        source: str = "train",
+        groups: np.ndarray | None = None,
+        seed: int = 0,
+    ) -> SeriesSet:
+        """From arrays ``[T_i, F]``. Without groups, only exact copies belong together."""
+        lengths = [len(one) for one in series]
+        return cls(
+            source=source,
+            values=np.concatenate([np.asarray(one, dtype=np.float32) for one in series]),
+            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            labels=np.asarray(labels, dtype=np.int64),
+            ids=np.arange(len(series), dtype=np.int64),
+            groups=_copies(series) if groups is None else np.asarray(groups, dtype=np.int64),
+            features=tuple(features),
+            seed=seed,
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of steps of each series, ``[N]``."""
+        lengths: np.ndarray = np.diff(self.offsets)
+        return lengths
+
+    @property
+    def steps(self) -> np.ndarray:
+        """The step of each row of ``values``, ``[sum of lengths]``."""
+        rows: np.ndarray = np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
+        return rows
+
+    def series(self, i: int) -> np.ndarray:
+        """Values of one series, ``[T_i, F]``."""
+        return self.values[self.offsets[i] : self.offsets[i + 1]]
+
+    def take(self, rows: np.ndarray) -> SeriesSet:
+        """Some of the series; ids, and so fakes and random requests, stay with them."""
+        lengths = self.lengths[rows]
+        return replace(
+            self,
+            values=np.concatenate([self.series(i) for i in rows]) if len(rows) else self.values[:0],
+            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            labels=self.labels[rows],
+            ids=self.ids[rows],
+            groups=self.groups[rows],
+        )
+
+    def padded(self, rows: np.ndarray | None = None, steps: int | None = None) -> np.ndarray:
+        """``[N, T, F]``, NaN after the end of each series; T is the longest of them unless given."""
+        rows = np.arange(len(self)) if rows is None else rows
+        lengths = self.lengths[rows]
+        steps = int(lengths.max()) if steps is None else steps
+        at = np.arange(steps)
+        index = np.minimum(self.offsets[rows][:, None] + at, len(self.values) - 1)
+        out = self.values[index]
+        out[at >= lengths[:, None]] = np.nan
+        return out
+
+    def hindsight(self, rows: np.ndarray, device: torch.device | str = "cpu", salt: int | None = None) -> Hindsight:
+        """Some series as a batch with their labels. ``salt`` gives them other random keys (one per training epoch)."""
+        values = torch.from_numpy(self.padded(rows))
+        observed = ~torch.isnan(values)
+        keys = keyed.series_keys(self.seed, self.source, self.ids[rows])
+        if salt is not None:
+            keys = keyed.salt_keys(keys, salt)
+        batch = Batch(
+            values=torch.nan_to_num(values, nan=0.0).to(device),
+            observed=observed.to(device),
+            lengths=torch.from_numpy(self.lengths[rows]).to(device),
+            keys=torch.from_numpy(keys).to(device),
+        )
+        return Hindsight(batch, torch.from_numpy(self.labels[rows]).to(device))
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """Mean and standard deviation per feature, from the training split alone."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    @classmethod
+    def fit(cls, values: np.ndarray) -> Scaler:
+        """From ``[rows, F]``; a constant feature keeps its spread."""
+        mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
+        std = np.nanstd(values, axis=0, dtype=np.float64)
+        return cls(mean, np.where(std > 1e-12, std, 1.0))
+
+    @classmethod
+    def identity(cls, n_features: int) -> Scaler:
+        """Changes nothing."""
+        return cls(np.zeros(n_features), np.ones(n_features))
+
+    def extend(self, count: int) -> Scaler:
+        """The same with ``count`` further features that it leaves as they are."""
+        return Scaler(np.append(self.mean, np.zeros(count)), np.append(self.std, np.ones(count)))
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """Scaled values, float32."""
+        return ((values - self.mean) / self.std).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What is known about a synthetic task in closed form, for one budget.
+
+    Attributes:
+        chance: accuracy without measuring.
+        optimum: accuracy of the best acquisition with the best predictor.
+        random: accuracy of random acquisition with the best predictor.
+    """
+
+    chance: float
+    optimum: float
+    random: float
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Three splits over the same features, ready for the loop.
+
+    Attributes:
+        name: as on the command line.
+        train, validation: from the archive's training part, grouped series never on both sides.
+        test: the archive's test part; read once, after the model was chosen.
+        classes: names of the labels.
+        provenance: which columns are real; for metrics and the oracle only.
+        horizon: the longest series of the archive's training part, the unit of time for models and shifts.
+        scaler: how the columns were scaled; fakes, and all columns of a shifted set, count as they are.
+    """
+
+    name: str
+    train: SeriesSet
+    validation: SeriesSet
+    test: SeriesSet
+    classes: tuple[str, ...]
+    provenance: Provenance
+    horizon: int
+    scaler: Scaler
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest series of any split."""
+        return len(self.provenance.real)
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The F columns."""
+        return self.train.features
+
+    def split(self, name: str) -> SeriesSet:
+        """``train``, ``validation`` or ``test``."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        if name not in splits:
+            raise DataError(f"unknown split {name!r}", expected=f"one of {', '.join(splits)}")
+        return splits[name]
+
+
+def _copies(series: Sequence[np.ndarray]) -> np.ndarray:
+    """The same number for series that are equal to the last bit."""
+    first: dict[bytes, int] = {}
+    return np.array([first.setdefault(np.ascontiguousarray(one).tobytes(), i) for i, one in enumerate(series)])

@@ -1,0 +1,56 @@
+"""Every error that a user can cause, in one tree.
+
+::
+
+    WhichwhenError
+    ├── SpecError        a setting is out of range, or settings do not fit each other
+    ├── DataError        the data is missing, malformed or not what was asked for
+    │   └── DownloadError    an archive is not here and could not be fetched
+    ├── FeatureError     the columns are not the ones the model was trained on
+    ├── RunFolderError   a run folder is half written, foreign, edited or taken
+    ├── TrainingError    training went wrong in a way that other settings can mend
+    └── SessionError     a step-by-step session got something it cannot use
+
+Each message says, in one line, what was got, what was expected, and what to do. The command line turns them into
+exit code 2 without a traceback; anything else that escapes is a bug.
+"""
+
+
+class WhichwhenError(Exception):
+    """Base of all errors that a user can cause. ``str(error)`` is one line: got, expected, do this."""
+
+    def __init__(self, got: str, *, expected: str = "", do: str = "") -> None:
+        parts = [got]
+        if expected:
+            parts.append(f"expected {expected}")
+        if do:
+            parts.append(do)
+        super().__init__("; ".join(part.rstrip(".") for part in parts))
+
+
+class SpecError(WhichwhenError):
+    """A setting is out of range, or settings do not fit each other."""
+
+
+class DataError(WhichwhenError):
+    """The data is missing, malformed or not what was asked for."""
+
+
+class DownloadError(DataError):
+    """An archive is not in the data folder and could not be fetched."""
+
+
+class FeatureError(WhichwhenError):
+    """The columns are not the ones the model was trained on."""
+
+
+class RunFolderError(WhichwhenError):
+    """A run folder is half written, from another version, edited by hand, or holds another run."""
+
+
+class SessionError(WhichwhenError):
+    """A step-by-step session got something it cannot use."""
+
+
+class TrainingError(WhichwhenError):
+    """Training went wrong in a way that other settings can mend."""

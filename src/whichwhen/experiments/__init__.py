@@ -1,0 +1,1 @@
+"""Sets of runs that belong together, declared as specs."""

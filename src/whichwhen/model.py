@@ -1,0 +1,169 @@
+"""A policy with what it is bound to: its spec, its columns, its classes and its scaling."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from whichwhen import keyed
+from whichwhen._version import __version__
+from whichwhen.acquirers import OracleAcquirer, StaticAcquirer, make_acquirer
+from whichwhen.acquirers.static import forest_importance
+from whichwhen.budget import Budget, PerStep, Unlimited
+from whichwhen.data.store import Dataset
+from whichwhen.errors import FeatureError
+from whichwhen.menu import Feature, Menu
+from whichwhen.predictors import make_predictor
+from whichwhen.rollout import Policy
+from whichwhen.session import Session
+from whichwhen.specs import RunSpec
+
+FORMAT = 1
+"""Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
+
+
+class Card(BaseModel):
+    """What a model is bound to. Travels with the weights, in the same file.
+
+    Attributes:
+        format, version: of the writer.
+        spec: what the model was trained with.
+        features: names of the F columns, in order.
+        units: their units.
+        classes: names of the C classes, in the order of the logits.
+        horizon: the longest training series.
+        longest: the longest series at all, in the data that it was trained and tested on.
+        mean, std: how raw values are scaled, per column.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = FORMAT
+    version: str = __version__
+    spec: RunSpec
+    features: tuple[str, ...]
+    units: tuple[str, ...]
+    classes: tuple[str, ...]
+    horizon: int
+    longest: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, spec: RunSpec, data: Dataset) -> Card:
+        """The card of a model for a data set."""
+        return cls(
+            spec=spec,
+            features=tuple(feature.name for feature in data.features),
+            units=tuple(feature.unit for feature in data.features),
+            classes=data.classes,
+            horizon=data.horizon,
+            longest=data.longest,
+            mean=tuple(float(number) for number in data.scaler.mean),
+            std=tuple(float(number) for number in data.scaler.std),
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """A policy and its card."""
+
+    card: Card
+    policy: Policy
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name of spec, columns and weights."""
+        content = hashlib.sha256(self.card.model_dump_json().encode())
+        for name, tensor in sorted(self.tensors().items()):
+            content.update(name.encode())
+            content.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return content.hexdigest()[:16]
+
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """What has weights."""
+        return {"acquirer": self.policy.acquirer, "predictor": self.policy.predictor}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All weights and fitted tables by name, as they are now (not copies)."""
+        return {
+            f"{part}.{name}": tensor for part, module in self.modules().items() for name, tensor in module.state_dict().items()
+        }
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Put weights in their places; every name and shape must fit."""
+        for part, module in self.modules().items():
+            own = {name.removeprefix(f"{part}."): value for name, value in tensors.items() if name.startswith(f"{part}.")}
+            module.load_state_dict(own)
+
+    def check_features(self, names: Sequence[str]) -> None:
+        """Raise :class:`FeatureError` unless these are the model's columns, in its order."""
+        own = self.card.features
+        if tuple(names) == own:
+            return
+        missing = [name for name in own if name not in set(names)]
+        extra = [name for name in names if name not in set(own)]
+        if missing or extra:
+            parts = [f"{what} {_some(part)}" for what, part in (("without", missing), ("with unknown", extra)) if part]
+            got = f"columns {' and '.join(parts)}"
+        else:
+            place = next(i for i, (a, b) in enumerate(zip(names, own, strict=True)) if a != b)
+            got = f"columns in another order ({names[place]!r} stands where {own[place]!r} should)"
+        raise FeatureError(
+            got, expected=f"the model's {len(own)} columns: {_some(own)}", do="pass the columns that it was trained on"
+        )
+
+    def session(self, key: int = 0) -> Session:
+        """A step-by-step session for one series."""
+        return Session(
+            self.policy,
+            self.card.classes,
+            np.array(self.card.mean),
+            np.array(self.card.std),
+            self.fingerprint,
+            key,
+        )
+
+
+def make_budget(spec: RunSpec) -> Budget:
+    """The budget of a spec; the complete acquirer has no limit."""
+    return Unlimited() if spec.acquirer.kind == "complete" else PerStep(spec.budget.per_step)
+
+
+def blank_model(card: Card) -> Model:
+    """A model of the card's shape with fresh weights, drawn from the spec's seed."""
+    spec = card.spec
+    features = [Feature(name, unit) for name, unit in zip(card.features, card.units, strict=True)]
+    menu = Menu.one_per_feature(features)
+    budget = make_budget(spec)
+    budget.check(menu)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed.stream_seed(spec.seed, "weights"))
+        predictor = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
+        acquirer = make_acquirer(spec.acquirer, len(features), len(menu.orders), card.horizon, card.longest, spec.seed)
+    return Model(card, Policy(menu, budget, acquirer, predictor))
+
+
+def make_model(spec: RunSpec, data: Dataset) -> Model:
+    """An untrained model for a data set, with what comes before training: the static acquirer's forest, the oracle's truth."""
+    model = blank_model(Card.of(spec, data))
+    acquirer: Any = model.policy.acquirer
+    if isinstance(acquirer, StaticAcquirer):
+        values = np.nan_to_num(data.train.padded(steps=data.horizon))
+        seed = keyed.stream_seed(spec.seed, "forest") % 2**32
+        acquirer.fit(forest_importance(values, data.train.labels, spec.acquirer.trees, seed), model.policy.menu.reveals)
+    elif isinstance(acquirer, OracleAcquirer):
+        acquirer.tell(data.provenance, model.policy.menu.reveals)
+    return model
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown}, … ({len(names)} in all)"

@@ -1,0 +1,19 @@
+"""Predictors: one architecture per file, all behind :class:`whichwhen.contracts.Predictor`."""
+
+from __future__ import annotations
+
+from whichwhen.contracts import Predictor
+from whichwhen.predictors.conv import ConvPredictor
+from whichwhen.predictors.lstm import LSTMPredictor
+from whichwhen.specs import PredictorSpec
+
+__all__ = ["ConvPredictor", "LSTMPredictor", "make_predictor"]
+
+
+def make_predictor(spec: PredictorSpec, n_features: int, n_classes: int, horizon: int) -> Predictor:
+    """The predictor of a spec, with fresh weights. ``horizon``: the longest training series, the unit of time."""
+    if spec.kind == "lstm":
+        return LSTMPredictor(
+            n_features, n_classes, horizon, spec.width, spec.layers, spec.head, spec.dropout, spec.time_features
+        )
+    return ConvPredictor(n_features, n_classes, horizon, spec.width, spec.layers, spec.dropout, spec.time_features)

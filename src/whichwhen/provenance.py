@@ -1,0 +1,27 @@
+"""Which columns are real at which step.
+
+Only metrics and the oracle may know this. Nothing else imports this module: import-linter holds acquirers, objectives and the
+loop to that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the real features stand.
+
+    Attributes:
+        real: ``[T, F]`` bool, for every step up to the longest series of any split.
+    """
+
+    real: np.ndarray
+
+    @classmethod
+    def all_real(cls, steps: int, n_features: int) -> Provenance:
+        """No fakes."""
+        return cls(np.ones((steps, n_features), dtype=bool))

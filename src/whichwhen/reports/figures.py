@@ -1,0 +1,170 @@
+"""Figures: acquisition patterns, training curves, samples of the data. Readable in print, and without colour vision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from whichwhen.data.store import Dataset
+from whichwhen.errors import SpecError
+from whichwhen.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".pdf", ".svg")
+_INK = "#1f4e79"
+_REAL = "#c2571a"
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, PDF or SVG, by the file's name; never half of one."""
+    check_figure_path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    form = path.suffix.lower().removeprefix(".")
+    write_atomically(path, lambda beside: figure.savefig(beside, format=form, dpi=160))
+
+
+def check_figure_path(path: Path) -> None:
+    """Raise :class:`SpecError` for a kind of file that can't be drawn."""
+    if path.suffix.lower() not in FORMATS:
+        raise SpecError(f"a figure called {path.name}", expected=f"a name that ends in {', '.join(FORMATS)}")
+
+
+def draw_patterns(patterns: Mapping[str, pl.DataFrame]) -> Figure:
+    """How often each order was requested at each step, one panel per run; an outline marks the real features.
+
+    Args:
+        patterns: by title, the content of ``pattern.parquet``: step, order, share, real.
+    """
+    figure = _figure(min(3.4 * len(patterns) + 0.9, 15), 3.9)
+    panels = figure.subplots(1, len(patterns), sharey=True, squeeze=False)[0]
+    image = None
+    for panel, (title, pattern) in zip(panels, patterns.items(), strict=True):
+        shares, real, orders = _matrix(pattern)
+        image = panel.imshow(shares.T, aspect="auto", origin="upper", cmap="Blues", vmin=0, vmax=1, interpolation="none")
+        if not real.all():
+            _outline(panel, real.T)
+        panel.set_title(title, fontsize=10)
+        panel.set_xlabel("time step")
+        panel.tick_params(labelsize=8)
+        for side in ("top", "right"):
+            panel.spines[side].set_visible(False)
+    panels[0].set_ylabel("order")
+    _order_ticks(panels[0], orders)
+    if image is not None:
+        bar = figure.colorbar(image, ax=list(panels), pad=0.015, fraction=0.05 / len(patterns) + 0.01)
+        bar.set_label("share of series that requested it", fontsize=8)
+        bar.ax.tick_params(labelsize=8)
+    return figure
+
+
+def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], test: Mapping[str, Sequence[float]]) -> Figure:
+    """Loss and accuracy per epoch, one column per run.
+
+    Args:
+        histories: by title, the lines of ``history.jsonl``.
+        test: by title, test accuracies per saved epoch, where they were computed afterwards.
+    """
+    figure = _figure(min(3.0 * len(histories) + 0.6, 15), 4.4)
+    panels = figure.subplots(2, len(histories), sharex="col", sharey="row", squeeze=False)
+    for column, (title, history) in enumerate(histories.items()):
+        epochs = [line["epoch"] for line in history]
+        best = max((line["epoch"] for line in history if line["best"]), default=None)
+        for row, name in enumerate(("loss", "accuracy")):
+            panel = panels[row, column]
+            panel.plot(epochs, [line[name] for line in history], color=_INK, lw=1.3, ls="--", label="training")
+            panel.plot(epochs, [line[f"validation_{name}"] for line in history], color=_REAL, lw=1.5, label="validation")
+            if name == "accuracy" and title in test:
+                panel.plot(epochs[: len(test[title])], test[title], color="black", lw=1.0, ls=":", label="test")
+            if best is not None:
+                panel.axvline(best, color="0.6", lw=0.8, label="chosen epoch")
+            panel.grid(alpha=0.25)
+            panel.tick_params(labelsize=8)
+        panels[0, column].set_title(title, fontsize=10)
+        panels[1, column].set_xlabel("epoch")
+        panels[1, column].set_ylim(top=1.02)
+    panels[0, 0].set_ylabel("loss (nats)")
+    panels[1, 0].set_ylabel("accuracy")
+    panels[1, -1].legend(fontsize=7, loc="lower right")
+    return figure
+
+
+def draw_samples(data: Dataset, count: int = 2) -> Figure:
+    """A few training series: lines on top, the same as an image below, real features told apart from fakes."""
+    rows = _one_per_class(data, count)
+    figure = _figure(4.2 * len(rows) + 0.6, 5.6)
+    panels = figure.subplots(2, len(rows), squeeze=False, sharex="col")
+    for column, i in enumerate(rows):
+        values = data.train.series(i)
+        real = data.provenance.real[: len(values)]
+        lines, image = panels[0, column], panels[1, column]
+        for k in range(values.shape[1]):
+            lines.plot(values[:, k], color="0.75", lw=0.7, zorder=1)
+            lines.plot(np.where(real[:, k], values[:, k], np.nan), color=_INK, lw=1.0, alpha=0.8, zorder=2)
+        lines.set_title(f"{data.name}, series {data.train.ids[i]}, class {data.classes[data.train.labels[i]]}", fontsize=9)
+        top = max(2.0, float(np.abs(values).max()))
+        drawn = image.imshow(values.T, aspect="auto", cmap="RdBu_r", vmin=-top, vmax=top, interpolation="none")
+        if not real.all():
+            _outline(image, real.T)
+        image.set_xlabel("time step")
+        bar = figure.colorbar(drawn, ax=image, pad=0.02)
+        bar.ax.tick_params(labelsize=7)
+        for panel in (lines, image):
+            panel.tick_params(labelsize=8)
+    panels[0, 0].set_ylabel("scaled value")
+    panels[1, 0].set_ylabel("feature")
+    _order_ticks(panels[1, 0], [feature.name for feature in data.features])
+    panels[0, 0].plot([], [], color=_INK, label="real")
+    if not data.provenance.real.all():
+        panels[0, 0].plot([], [], color="0.75", label="fake")
+    panels[0, 0].legend(fontsize=7, loc="upper right")
+    return figure
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _matrix(pattern: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    steps = int(pattern["step"].max()) + 1  # type: ignore[arg-type]
+    shares = pattern["share"].to_numpy().reshape(steps, -1)
+    real = pattern["real"].to_numpy().reshape(steps, -1)
+    return shares, real, pattern["order"].to_list()[: shares.shape[1]]
+
+
+def _outline(panel: Axes, inside: np.ndarray) -> None:
+    """A line around the True cells of an image ``[rows, columns]``."""
+    rows, columns = inside.shape
+    padded = np.pad(inside, 1)
+    across = np.argwhere(padded[1:, 1:-1] != padded[:-1, 1:-1])
+    down = np.argwhere(padded[1:-1, 1:] != padded[1:-1, :-1])
+    segments = [((c - 0.5, r - 0.5), (c + 0.5, r - 0.5)) for r, c in across]
+    segments += [((c - 0.5, r - 0.5), (c - 0.5, r + 0.5)) for r, c in down]
+    from matplotlib.collections import LineCollection
+
+    panel.add_collection(LineCollection(segments, colors=_REAL, linewidths=1.1))
+    panel.set_xlim(-0.7, columns - 0.3)
+    panel.set_ylim(rows - 0.3, -0.7)
+
+
+def _order_ticks(panel: Axes, names: Sequence[str], most: int = 15) -> None:
+    every = max(1, -(-len(names) // most))
+    places = list(range(0, len(names), every))
+    panel.set_yticks(places, [names[i] for i in places], fontsize=7)
+
+
+def _one_per_class(data: Dataset, count: int) -> list[int]:
+    rows: list[int] = []
+    for label in range(len(data.classes)):
+        found = np.flatnonzero(data.train.labels == label)
+        if len(found) and len(rows) < count:
+            rows.append(int(found[0]))
+    return rows

@@ -1,0 +1,220 @@
+"""From scores to requests, within the budget.
+
+All selectors agree on what fits: orders are taken one after the other, each must be feasible, wanted (a score above -inf) and
+payable from what is left of the allowance; what no longer fits is skipped. They differ in the sequence: by score
+(:class:`HardTopK`, for evaluation and fixed acquirers), by score plus Gumbel noise drawn once (:class:`GumbelTopK`), or by
+one Gumbel-Softmax draw after the other (:class:`SequentialGumbel`, the paper's).
+
+Requests are always 0 or 1, in training too: soft samples would show the predictor a fraction of what was not measured. The
+gradient comes straight through a relaxation instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from whichwhen.contracts import Selector
+from whichwhen.specs import SelectorSpec
+from whichwhen.types import Allowance, Scores, Selection
+
+_EPS = 1e-6  # room for rounding when costs are added up
+
+
+@dataclass(frozen=True)
+class HardTopK(Selector):
+    """The highest scores that fit. Ties go to the order that stands first on the menu."""
+
+    def select(
+        self,
+        scores: Scores,
+        allowance: Allowance,
+        costs: Float[Tensor, " K"],
+        generator: torch.Generator | None = None,
+        noise: Tensor | None = None,
+    ) -> Selection:
+        """Take the highest scores; no noise, no gradient."""
+        request, order = greedy_fill(scores.values, allowance, costs)
+        return Selection(request, request, order)
+
+
+@dataclass(frozen=True)
+class GumbelTopK(Selector):
+    """Perturb the scores once with Gumbel noise and take the highest that fit.
+
+    The sequence has the distribution of draws without replacement from the softmax of the scores (Plackett-Luce; Kool et al.
+    2019), at the price of one draw. The gradient is that of sigmoid((perturbed score - threshold) / temperature), with the
+    threshold midway between the lowest score that was taken and the highest that was not.
+    """
+
+    temperature: float = 1.0
+
+    def select(
+        self,
+        scores: Scores,
+        allowance: Allowance,
+        costs: Float[Tensor, " K"],
+        generator: torch.Generator | None = None,
+        noise: Tensor | None = None,
+    ) -> Selection:
+        """Draw once, take the top; ``noise`` is ``[B, K]``."""
+        if noise is None:
+            noise = gumbel(scores.values.shape, scores.values, generator)
+        perturbed = scores.values + noise
+        with torch.no_grad():
+            request, order = greedy_fill(perturbed, allowance, costs)
+            open_ = allowance.feasible & torch.isfinite(perturbed)
+            lowest = perturbed.masked_fill(request == 0, torch.inf).amin(-1, keepdim=True)
+            highest = perturbed.masked_fill((request > 0) | ~open_, -torch.inf).amax(-1, keepdim=True)
+            threshold = (lowest + highest) / 2
+            # nothing left to take, or nothing taken: stand one below, or one above, what there is
+            threshold = torch.where(torch.isinf(highest), lowest - 1, threshold)
+            threshold = torch.where(torch.isinf(lowest), highest + 1, threshold)
+            threshold = torch.nan_to_num(threshold, nan=0.0, posinf=0.0, neginf=0.0)
+        soft = torch.sigmoid((perturbed - threshold) / self.temperature)
+        soft = soft.masked_fill(~open_, 0.0)
+        return Selection(request, request + (soft - soft.detach()), order, noise)
+
+
+@dataclass(frozen=True)
+class SequentialGumbel(Selector):
+    """The paper's selector: one straight-through Gumbel-Softmax draw after the other until the budget is spent.
+
+    ``repeat="penalty"`` keeps drawn orders away as the paper does, by taking ``100 · m · |l|`` off their logits, with m the
+    hard mask of what was drawn. The penalty vanishes with the logit, so an order can come up twice: the second draw is lost,
+    and fewer orders than the budget allows are requested. ``repeat="mask"`` makes the budget exact.
+    """
+
+    temperature: float = 1.0
+    repeat: Literal["mask", "penalty"] = "mask"
+
+    def select(
+        self,
+        scores: Scores,
+        allowance: Allowance,
+        costs: Float[Tensor, " K"],
+        generator: torch.Generator | None = None,
+        noise: Tensor | None = None,
+    ) -> Selection:
+        """Draw one after the other; ``noise`` is ``[B, S, K]``."""
+        logits = scores.values
+        draws = _most_picks(allowance.amount, costs)
+        if noise is None:
+            noise = gumbel((*logits.shape[:-1], draws, logits.shape[-1]), logits, generator)
+        wanted = allowance.feasible & torch.isfinite(logits)
+        logits = logits.masked_fill(~wanted, 0.0)
+        left = allowance.amount
+        request = torch.zeros_like(logits)
+        relaxed = torch.zeros_like(logits)
+        picks: list[Tensor] = []
+        for s in range(draws):
+            open_ = wanted & (costs <= left.unsqueeze(-1) + _EPS)
+            if self.repeat == "mask":
+                open_ = open_ & (request == 0)
+                current = logits
+            else:
+                current = logits - 100.0 * request * logits.abs()
+            alive = open_.any(-1, keepdim=True)
+            perturbed = (current + noise[..., s, :]).masked_fill(~open_ & alive, -torch.inf)
+            soft = torch.softmax(perturbed / self.temperature, -1) * alive
+            pick = perturbed.argmax(-1, keepdim=True)
+            hard = torch.zeros_like(request).scatter_(-1, pick, 1.0) * alive
+            draw = hard + (soft - soft.detach())
+            new = alive.squeeze(-1) & (request.gather(-1, pick).squeeze(-1) == 0)
+            picks.append(torch.where(new, pick.squeeze(-1), -1))
+            request = torch.maximum(request, hard)
+            relaxed = relaxed + draw * (1 - relaxed)
+            left = left - (hard * costs).sum(-1)
+        order = torch.stack(picks, -1) if picks else pick_none(request)
+        return Selection(request, relaxed, order, noise)
+
+
+def make_selector(spec: SelectorSpec) -> Selector:
+    """The relaxed selector of a spec."""
+    if spec.kind == "top-k":
+        return GumbelTopK(spec.temperature)
+    return SequentialGumbel(spec.temperature, spec.repeat)
+
+
+def greedy_fill(
+    scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]
+) -> tuple[Float[Tensor, "*B K"], Int[Tensor, "*B S"]]:
+    """Orders by falling score, skipping what no longer fits: the request and the sequence, padded with -1."""
+    wanted = allowance.feasible & (scores > -torch.inf)
+    most = _most_picks(allowance.amount, costs)
+    request = torch.zeros_like(scores)
+    if most == 0:
+        return request, pick_none(request)
+    ranked = torch.sort(scores.masked_fill(~wanted, -torch.inf), dim=-1, descending=True, stable=True).indices
+    if bool((costs == costs[0]).all()):
+        ranked = ranked[..., :most]
+        position = torch.arange(most, device=scores.device)
+        affordable = torch.floor(allowance.amount / costs[0] + _EPS).unsqueeze(-1)
+        taken = wanted.gather(-1, ranked) & (position < affordable)
+    else:
+        taken = _fill_one_by_one(ranked, wanted, allowance.amount, costs)
+    request.scatter_(-1, ranked, taken.to(request.dtype))
+    return request, _first_taken(ranked, taken, most)
+
+
+def _fill_one_by_one(
+    ranked: Int[Tensor, "*B K"], wanted: Bool[Tensor, "*B K"], amount: Float[Tensor, "*B"], costs: Float[Tensor, " K"]
+) -> Bool[Tensor, "*B K"]:
+    left = amount
+    taken: list[Tensor] = []
+    for index in ranked.unbind(-1):
+        price = costs[index]
+        fits = wanted.gather(-1, index.unsqueeze(-1)).squeeze(-1) & (price <= left + _EPS)
+        left = left - price * fits
+        taken.append(fits)
+    return torch.stack(taken, -1)
+
+
+def _first_taken(ranked: Tensor, taken: Tensor, most: int) -> Int[Tensor, "*B S"]:
+    """The indices that were taken, first in the row, padded with -1."""
+    front = torch.sort(taken.to(torch.int8), dim=-1, descending=True, stable=True).indices
+    picks = torch.where(taken, ranked, -1).gather(-1, front)
+    return picks[..., :most]
+
+
+def _most_picks(amount: Float[Tensor, "*B"], costs: Float[Tensor, " K"]) -> int:
+    """S: the largest number of orders that any allowance can pay for."""
+    if amount.numel() == 0:
+        return 0
+    richest = float(amount.max())
+    prices = torch.sort(costs).values.cumsum(0)
+    return int((prices <= richest + _EPS).sum())
+
+
+def pick_none(request: Float[Tensor, "*B K"]) -> Int[Tensor, "*B 0"]:
+    """An empty sequence of draws."""
+    return torch.empty(*request.shape[:-1], 0, dtype=torch.long, device=request.device)
+
+
+def gumbel(shape: tuple[int, ...] | torch.Size, like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Standard Gumbel noise."""
+    uniform = torch.rand(shape, generator=generator, device=like.device, dtype=like.dtype)
+    return -torch.log(-torch.log(uniform.clamp(1e-20, 1 - 6e-8)))
+
+
+def draw_log_prob(
+    scores: Float[Tensor, "*B K"], order: Int[Tensor, "*B S"], feasible: Bool[Tensor, "*B K"]
+) -> Float[Tensor, "*B"]:
+    """Log-probability of a sequence of draws without replacement from the softmax of the scores (Plackett-Luce).
+
+    Differentiable in the scores: what a policy gradient needs. Both Gumbel selectors with exact budgets and equal costs draw
+    from this distribution.
+    """
+    left = scores.masked_fill(~feasible, -torch.inf)
+    total = scores.new_zeros(scores.shape[:-1])
+    for pick in order.unbind(-1):
+        drawn = pick >= 0
+        index = pick.clamp_min(0).unsqueeze(-1)
+        chosen = torch.log_softmax(left, -1).gather(-1, index).squeeze(-1)
+        total = total + torch.where(drawn, chosen, 0.0)
+        left = torch.where(drawn.unsqueeze(-1), left.scatter(-1, index, -torch.inf), left)
+    return total

@@ -1,0 +1,142 @@
+"""The same step as in training and evaluation, one observation at a time, with values that come from outside."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from whichwhen import rollout as loop
+from whichwhen.errors import SessionError
+from whichwhen.files import write_atomically
+from whichwhen.types import Reveal, flatten, unflatten
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a session says after a step.
+
+    Attributes:
+        time: the step that was observed, from 0.
+        prediction: the most likely class so far.
+        probabilities: per class.
+        request: names of the orders to measure at the next step.
+        cost: what this step's request cost.
+    """
+
+    time: int
+    prediction: str
+    probabilities: dict[str, float]
+    request: tuple[str, ...]
+    cost: float
+
+
+class Session:
+    """One series, live. ``request`` says what to measure; ``observe`` takes what was measured and says what next.
+
+    Args:
+        policy: menu, budget and trained models, with a hard selector.
+        classes: names of the classes.
+        mean, std: how raw values are scaled, ``[F]``.
+        fingerprint: of the model; a saved session is restored only onto the same one.
+        key: what random requests start from, where the acquirer makes any.
+    """
+
+    def __init__(
+        self,
+        policy: loop.Policy,
+        classes: Sequence[str],
+        mean: np.ndarray,
+        std: np.ndarray,
+        fingerprint: str = "",
+        key: int = 0,
+    ) -> None:
+        self.policy = policy
+        self.classes = tuple(classes)
+        self.fingerprint = fingerprint
+        self._mean, self._std = mean, std
+        self._columns = {feature.name: i for i, feature in enumerate(policy.menu.features)}
+        self.time = 0
+        self.total_cost = 0.0
+        with loop.inference(policy):
+            self._state = loop.begin(policy, torch.tensor([key]))
+
+    @property
+    def request(self) -> tuple[str, ...]:
+        """Names of the orders to measure at the coming step, most wanted first."""
+        order = self._state.selection.order[0].tolist()
+        return tuple(self.policy.menu.names[k] for k in order if k >= 0)
+
+    def observe(self, values: Mapping[str, float]) -> Outcome:
+        """Take one step.
+
+        Args:
+            values: raw values by feature name. It may hold less than was requested (a failed measurement; NaN and None
+                count as not there) and more (a value that someone else ordered).
+        """
+        reveal = self._reveal(values)
+        cost = float(self._state.selection.request[0] @ self.policy.costs(torch.device("cpu")))
+        with loop.inference(self.policy):
+            logits, self._state = loop.acquisition_step(self.policy, self._state, reveal)
+        self.time += 1
+        self.total_cost += cost
+        shares = torch.softmax(logits[0].double(), 0).tolist()
+        best = max(range(len(shares)), key=shares.__getitem__)
+        return Outcome(self.time - 1, self.classes[best], dict(zip(self.classes, shares, strict=True)), self.request, cost)
+
+    def _reveal(self, values: Mapping[str, float]) -> Reveal:
+        scaled = torch.zeros(1, len(self._columns))
+        mask = torch.zeros_like(scaled)
+        for name, value in values.items():
+            if name not in self._columns:
+                near = difflib.get_close_matches(name, self._columns, n=1)
+                raise SessionError(
+                    f"a value for the unknown feature {name!r}",
+                    expected=f"names of the model's {len(self._columns)} features",
+                    do=f"did you mean {near[0]!r}?" if near else "see the model's features",
+                )
+            if value is None or (isinstance(value, float) and math.isnan(value)):
+                continue
+            try:
+                number = float(value)
+            except (TypeError, ValueError):
+                number = math.inf
+            if not math.isfinite(number):
+                raise SessionError(
+                    f"{value!r} for feature {name!r}", expected="a finite number, or NaN where nothing was measured"
+                )
+            column = self._columns[name]
+            scaled[0, column] = (number - self._mean[column]) / self._std[column]
+            mask[0, column] = 1.0
+        return Reveal(scaled, mask, torch.zeros_like(mask), torch.tensor([self.time]))
+
+    def save(self, path: Path | str) -> None:
+        """Write where the session stands. The model is not part of it."""
+        facts = {"time": self.time, "total_cost": self.total_cost, "fingerprint": self.fingerprint}
+        tensors = {name: tensor.contiguous().clone() for name, tensor in flatten(self._state).items()}
+        metadata = {"session": json.dumps(facts)}
+        write_atomically(Path(path), lambda beside: save_file(tensors, beside, metadata))
+
+    def restore(self, path: Path | str) -> None:
+        """Go on from where a saved session stood, to the same answers."""
+        try:
+            with safe_open(str(path), "pt") as file:
+                facts = json.loads((file.metadata() or {})["session"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            state = unflatten(self._state, tensors)
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise SessionError(f"{path} is not a saved session ({error})", expected="a file from Session.save") from error
+        if facts["fingerprint"] != self.fingerprint:
+            raise SessionError(
+                f"{path} belongs to model {facts['fingerprint']!r}, this is {self.fingerprint!r}",
+                expected="a session of the same model",
+            )
+        self._state, self.time, self.total_cost = state, facts["time"], facts["total_cost"]

@@ -1,0 +1,244 @@
+"""What a run is made of, as plain data. No torch here: the command line reads these for ``--help`` in well under a second.
+
+One field = one flag = its help text = one line of the docs. :class:`RunSpec` is what ``spec.json`` holds and what a run can
+be started again from. Field names are the flags of ``whichwhen train``; the machine's own matters (device, data folder, out
+folder) are not part of a spec.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Annotated, Any, Literal
+
+import tyro
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from whichwhen.errors import SpecError
+
+AcquirerKind = Literal["learned", "random", "static", "static-by-time", "table", "complete", "none", "oracle"]
+PredictorKind = Literal["conv", "lstm"]
+FakeKind = Literal["none", "zeros", "noise", "gp"]
+Preset = Literal["default", "paper"]
+PAPER_DATA = ("m-forda", "spoken-arabic-digits")
+"""The data sets that the paper has sizes for; others get those of the first."""
+
+
+class Spec(BaseModel):
+    """Base of all specs: immutable, no unknown fields, range errors in the project's own words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    @model_validator(mode="after")
+    def _check(self) -> Spec:
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Raise :class:`SpecError` where a field is out of range."""
+
+    def _at_least(self, least: float, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= least):
+                raise SpecError(f"{_flag(name)} is {value}", expected=f"at least {least:g}")
+
+
+class DataSpec(Spec):
+    """Which series, and what is added to them."""
+
+    name: Annotated[str, tyro.conf.arg(metavar="DATASET"), tyro.conf.Positional] = Field(
+        "japanese-vowels", description="m-forda, spoken-arabic-digits, japanese-vowels, ucr:NAME or synthetic:TASK."
+    )
+    m: int = Field(10, description="m-forda: consecutive samples that become the features of one step.")
+    fakes: FakeKind = Field("none", description="Features without information to add.")
+    n_fakes: int = Field(30, description="How many of them.")
+    shift: bool = Field(False, description="Move the real features to other columns as time goes on.")
+    validation: float = Field(0.2, description="Share of the training part that is held out for model choice.")
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        self._at_least(1, "m", "n_fakes")
+        if not 0 < self.validation < 1:
+            raise SpecError(f"validation is {self.validation}", expected="a share between 0 and 1, say 0.2")
+        if self.shift and self.fakes == "none":
+            raise SpecError("shift without fakes", expected="fake features to shift among", do="add --fakes noise")
+
+
+class BudgetSpec(Spec):
+    """How much may be spent."""
+
+    per_step: Annotated[float, tyro.conf.arg(name="budget")] = Field(
+        5.0, description="What may be spent at each step; every order costs 1, so this is a number of orders."
+    )
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        if not (math.isfinite(self.per_step) and self.per_step > 0):
+            raise SpecError(
+                f"budget is {self.per_step:g}",
+                expected="more than 0",
+                do="use --acquirer none for a policy that measures nothing",
+            )
+
+
+class AcquirerSpec(Spec):
+    """Who decides what is measured next."""
+
+    kind: Annotated[AcquirerKind, tyro.conf.arg(name="acquirer")] = Field("learned", description="The mechanism.")
+    hidden: Annotated[int, tyro.conf.arg(name="acquirer-hidden")] = Field(
+        32, description="learned: units of the one hidden layer."
+    )
+    time_features: Annotated[int, tyro.conf.arg(name="acquirer-time-features")] = Field(
+        8, description="learned: Fourier frequencies of the time step; 0 = the bare step number, as in the paper."
+    )
+    trees: int = Field(1000, description="static, static-by-time: trees of the random forest.")
+    segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        self._at_least(1, "hidden", "trees", "segments")
+        self._at_least(0, "time_features")
+
+
+class PredictorSpec(Spec):
+    """Who reads what was measured."""
+
+    kind: Annotated[PredictorKind, tyro.conf.arg(name="predictor")] = Field("conv", description="The architecture.")
+    width: Annotated[int, tyro.conf.arg(name="width")] = Field(32, description="Units per layer.")
+    layers: Annotated[int, tyro.conf.arg(name="layers")] = Field(4, description="Layers, or residual blocks.")
+    head: Annotated[int, tyro.conf.arg(name="head")] = Field(
+        0, description="lstm: units of the linear layer before the logits; 0 = none."
+    )
+    dropout: Annotated[float, tyro.conf.arg(name="dropout")] = Field(0.1, description="Share of units dropped.")
+    time_features: Annotated[int, tyro.conf.arg(name="predictor-time-features")] = Field(
+        8, description="Fourier frequencies of the time step among the inputs; 0 = no time."
+    )
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        self._at_least(1, "width", "layers")
+        self._at_least(0, "head", "time_features")
+        if not 0 <= self.dropout < 1:
+            raise SpecError(f"dropout is {self.dropout}", expected="a share from 0 to below 1")
+
+
+class SelectorSpec(Spec):
+    """How scores become requests in training. Evaluation always takes the highest scores."""
+
+    kind: Annotated[Literal["top-k", "sequential"], tyro.conf.arg(name="selector")] = Field(
+        "top-k", description="One Gumbel perturbation and the top k of it, or the paper's draws one after the other."
+    )
+    temperature: float = Field(1.0, description="Of the relaxation that the gradient is taken from.")
+    repeat: Literal["mask", "penalty"] = Field(
+        "mask", description="sequential: how a second draw of an order is kept away; penalty = the paper's 100·m·|l|."
+    )
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            raise SpecError(f"temperature is {self.temperature}", expected="more than 0")
+
+
+class TrainingSpec(Spec):
+    """How acquirer and predictor learn."""
+
+    epochs: int = Field(60, description="Passes over the training split.")
+    batch_size: int = Field(256, description="Series per gradient step.")
+    learning_rate: float = Field(5e-3, description="Of AdamW.")
+    weight_decay: float = Field(1e-4, description="Of AdamW; 0 makes it Adam.")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="Of the learning rate.")
+    clip: float = Field(1.0, description="Largest norm of the gradient; 0 = no limit.")
+    gradient: Literal["detached", "full"] = Field(
+        "detached",
+        description="full = the acquirer also learns from how a request changes its own later inputs, as in the paper; "
+        "detached = not, which is far steadier.",
+    )
+    step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")
+    choose_by: Literal["accuracy", "loss"] = Field(
+        "accuracy", description="Validation metric, with hard selection, that picks the epoch to keep."
+    )
+    patience: int = Field(0, description="Stop after so many epochs without a better one; 0 = never.")
+    save_epochs: bool = Field(False, description="Keep the weights of each epoch, for test curves drawn afterwards.")
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        self._at_least(1, "epochs", "batch_size")
+        self._at_least(0, "weight_decay", "clip", "step_loss", "patience")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise SpecError(f"learning_rate is {self.learning_rate}", expected="more than 0")
+
+
+_Flat = tyro.conf.arg(name="")
+
+
+class RunSpec(Spec):
+    """A whole run: data, budget, models, training and the seed that all randomness starts from."""
+
+    data: Annotated[DataSpec, _Flat] = DataSpec()
+    budget: Annotated[BudgetSpec, _Flat] = BudgetSpec()
+    acquirer: Annotated[AcquirerSpec, _Flat] = AcquirerSpec()
+    predictor: Annotated[PredictorSpec, _Flat] = PredictorSpec()
+    selector: Annotated[SelectorSpec, _Flat] = SelectorSpec()
+    training: Annotated[TrainingSpec, _Flat] = TrainingSpec()
+    seed: int = Field(0, description="Of fakes, splits, weights and training noise.")
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        self._at_least(0, "seed")
+
+    @property
+    def hash(self) -> str:
+        """A short name of the content: equal specs have equal hashes."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+    def change(self, **changes: Any) -> RunSpec:
+        """The same spec with other fields, given as ``part__field=value`` or ``seed=value``."""
+        content = self.model_dump()
+        for path, value in changes.items():
+            *parents, leaf = path.split("__")
+            target = content
+            for parent in parents:
+                target = target[parent]
+            target[leaf] = value
+        return RunSpec.model_validate(content)
+
+
+def parse_run_spec(content: str, source: str) -> RunSpec:
+    """A spec from JSON text; ``source`` names it in the error."""
+    try:
+        return RunSpec.model_validate(json.loads(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SpecError(
+            f"{source}: {where or 'the content'}: {first['msg']}", expected="a run spec as `whichwhen train` writes it"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise SpecError(f"{source} is not JSON ({error})", expected="a run spec as `whichwhen train` writes it") from None
+
+
+def preset_spec(preset: Preset, dataset: str) -> RunSpec:
+    """The settings that a preset stands for on a dataset.
+
+    ``default``: the convolutional predictor and one-shot top-k selection, which learn fast.
+    ``paper``: the paper's own sizes, selector and optimiser. What it does not say was chosen here: temperature 1, the mask
+    among the classifier's inputs, straight-through samples, 200 epochs.
+    """
+    if preset == "default":
+        return RunSpec(data=DataSpec(name=dataset))
+    digits = dataset == "spoken-arabic-digits"
+    return RunSpec(
+        data=DataSpec(name=dataset),
+        acquirer=AcquirerSpec(hidden=8 if digits else 4, time_features=0),
+        predictor=PredictorSpec(kind="lstm", width=16, layers=3 if digits else 2, head=8, dropout=0.0, time_features=0),
+        selector=SelectorSpec(kind="sequential", temperature=1.0, repeat="penalty"),
+        training=TrainingSpec(
+            epochs=200,
+            batch_size=1000,
+            learning_rate=1e-3,
+            weight_decay=0,
+            schedule="constant",
+            clip=0,
+            gradient="full",
+            step_loss=0,
+        ),
+    )
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")

@@ -1,0 +1,31 @@
+"""The time step as an input of a model."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+class TimeCode(nn.Module):
+    """Sines and cosines of the time step, slow ones first; with no frequencies, the step as a share of the horizon.
+
+    The slowest wave takes two horizons, so that no two steps within the horizon look alike. The horizon is that of the training
+    data; a series' own length is never used, as it would tell the future.
+    """
+
+    def __init__(self, horizon: int, frequencies: int) -> None:
+        super().__init__()
+        self.horizon = horizon
+        self.frequencies = frequencies
+        self.width = 2 * frequencies if frequencies else 1
+
+    def forward(self, time: Int[Tensor, "*B"]) -> Float[Tensor, "*B W"]:
+        """``[..., width]`` for each step."""
+        share = time.to(torch.get_default_dtype()).unsqueeze(-1) / self.horizon
+        if not self.frequencies:
+            return share
+        phase = share * (math.pi * torch.arange(1, self.frequencies + 1, device=time.device))
+        return torch.cat([torch.sin(phase), torch.cos(phase)], -1)

@@ -1,0 +1,96 @@
+"""Where training stands after an epoch, in one file without pickle.
+
+There is no random state in it: each epoch draws from (seed, epoch), so the number of finished epochs says it all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from whichwhen.errors import RunFolderError
+from whichwhen.files import write_atomically
+
+
+@dataclass
+class TrainState:
+    """Where training stands.
+
+    Attributes:
+        history: one record per finished epoch.
+        weights: the model's, after the last epoch.
+        best: the model's, after the best epoch so far.
+        best_epoch: which that was, from 1.
+        optimizer: the optimiser's tensors by ``parameter.name``.
+        cpu_seconds: spent so far, over all sittings.
+    """
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_epoch: int = 0
+    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    cpu_seconds: float = 0.0
+
+
+def save_checkpoint(path: Path, state: TrainState, spec_hash: str) -> None:
+    """One file, written beside and renamed: a kill leaves the last whole one."""
+    groups = {"weights": state.weights, "best": state.best, "optimizer": state.optimizer}
+    tensors = {
+        f"{group}/{name}": tensor.detach().cpu().contiguous().clone()
+        for group, content in groups.items()
+        for name, tensor in content.items()
+    }
+    facts = {
+        "spec_hash": spec_hash,
+        "history": state.history,
+        "best_epoch": state.best_epoch,
+        "cpu_seconds": state.cpu_seconds,
+    }
+    write_atomically(path, lambda beside: save_file(tensors, beside, {"state": json.dumps(facts)}))
+
+
+def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
+    """The state of the last whole epoch."""
+    try:
+        with safe_open(str(path), "pt") as file:
+            facts = json.loads((file.metadata() or {})["state"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise RunFolderError(f"{path} can't be read ({error})", do="delete the folder and train anew") from None
+    if facts["spec_hash"] != spec_hash:
+        raise RunFolderError(f"{path} belongs to another spec", do="restore spec.json, or train into another folder")
+    groups: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
+    for place, tensor in tensors.items():
+        group, _, name = place.partition("/")
+        groups[group][name] = tensor
+    return TrainState(
+        history=facts["history"],
+        best_epoch=facts["best_epoch"],
+        cpu_seconds=facts["cpu_seconds"],
+        **groups,
+    )
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as named tensors."""
+    state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
+    return {f"{index}.{name}": tensor for index, entry in state.items() for name, tensor in entry.items()}
+
+
+def load_optimizer_tensors(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put them back."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for place, tensor in tensors.items():
+        index, _, name = place.partition(".")
+        state.setdefault(int(index), {})[name] = tensor
+    content = optimizer.state_dict()
+    content["state"] = state
+    optimizer.load_state_dict(content)

@@ -1,0 +1,216 @@
+"""Epochs of gradient steps over the one loop, and the choice of the epoch to keep."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from whichwhen import keyed
+from whichwhen.contracts import Acquirer
+from whichwhen.data.store import Dataset
+from whichwhen.errors import TrainingError
+from whichwhen.evaluation import evaluate
+from whichwhen.model import Model
+from whichwhen.rollout import Policy, roll_out
+from whichwhen.selection import HardTopK, make_selector
+from whichwhen.specs import RunSpec, TrainingSpec
+from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
+from whichwhen.training.objectives import EndToEnd, Objective
+from whichwhen.types import Scores, State, View, tree_map
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """A line of ``history.jsonl``.
+
+    Attributes:
+        epoch: from 1.
+        objective: what was minimised, over the training series.
+        loss, accuracy: of the last prediction, over the training series as they were seen in training (noisy selection,
+            dropout, weights that move).
+        validation_loss, validation_accuracy: with hard selection, after the epoch.
+        learning_rate: at the epoch's end.
+        best: whether this epoch is the best so far.
+        cpu_seconds: from the start of training to the end of this epoch.
+    """
+
+    epoch: int
+    objective: float
+    loss: float
+    accuracy: float
+    validation_loss: float
+    validation_accuracy: float
+    learning_rate: float
+    best: bool
+    cpu_seconds: float
+
+
+def fit(
+    model: Model,
+    data: Dataset,
+    *,
+    objective: Objective | None = None,
+    state: TrainState | None = None,
+    device: torch.device | str = "cpu",
+    on_epoch: Callable[[TrainState], None] = lambda state: None,
+) -> TrainState:
+    """Train a model in place until its epochs are over, and leave the best epoch's weights in it.
+
+    Each epoch's randomness is drawn from (seed, epoch): with the ``state`` of an earlier sitting, training goes on to the
+    same weights as without the break. The test split is not touched.
+
+    Args:
+        model: what to train; its card's spec says how.
+        data: the training split to learn from, the validation split to choose by.
+        objective: what to minimise; by default the end-to-end loss of the spec.
+        state: where an earlier sitting stopped.
+        device: where to compute.
+        on_epoch: called after each epoch, for checkpoints and progress.
+    """
+    spec = model.card.spec
+    settings = spec.training
+    objective = objective or EndToEnd(settings.step_loss)
+    policy = training_policy(model.policy, spec)
+    for module in model.modules().values():
+        module.to(device)
+    parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    state = state or TrainState()
+    if state.history:
+        model.load_tensors(state.weights)
+        load_optimizer_tensors(optimizer, state.optimizer)
+    spent_before = state.cpu_seconds
+    started = time.process_time()
+
+    while len(state.history) < settings.epochs and not _out_of_patience(state, settings):
+        epoch = len(state.history) + 1
+        minimised, loss, accuracy = _run_epoch(policy, data, spec, objective, optimizer, parameters, epoch, device)
+        scores = evaluate(model.policy, data.validation, device=device).metrics
+        state.cpu_seconds = spent_before + time.process_time() - started
+        record = EpochRecord(
+            epoch=epoch,
+            objective=minimised,
+            loss=loss,
+            accuracy=accuracy,
+            validation_loss=scores.loss,
+            validation_accuracy=scores.accuracy,
+            learning_rate=optimizer.param_groups[0]["lr"],
+            best=_better(scores.accuracy, scores.loss, state, settings),
+            cpu_seconds=round(state.cpu_seconds, 3),
+        )
+        state.history.append(asdict(record))
+        state.weights = _copy(model.tensors())
+        state.optimizer = _copy(optimizer_tensors(optimizer))
+        if record.best:
+            state.best, state.best_epoch = state.weights, epoch
+        on_epoch(state)
+    model.load_tensors(state.best)
+    return state
+
+
+def training_policy(policy: Policy, spec: RunSpec) -> Policy:
+    """The policy as it is in training: what learns selects with noise and a gradient, what doesn't as in evaluation."""
+    if not policy.acquirer.learns:
+        return policy.with_selector(HardTopK())
+    acquirer = policy.acquirer if spec.training.gradient == "full" else DetachedView(policy.acquirer)
+    return replace(policy, acquirer=acquirer, selector=make_selector(spec.selector))
+
+
+class DetachedView(Acquirer):
+    """An acquirer whose inputs carry no gradient: it learns from what its requests bring to the predictor, and not from
+    how they change what it sees itself later on. That path is long, and its noise drowns the rest.
+    """
+
+    def __init__(self, inner: Acquirer) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """As inside."""
+        return self.inner.init(keys)
+
+    def step(self, view: View, state: State) -> tuple[Scores, State]:
+        """As inside, cut off from the past."""
+        return self.inner.step(tree_map(torch.Tensor.detach, view), tree_map(torch.Tensor.detach, state))
+
+
+def learning_rate(settings: TrainingSpec, progress: float) -> float:
+    """At a share ``progress`` of all gradient steps."""
+    if settings.schedule == "constant":
+        return settings.learning_rate
+    return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def _run_epoch(
+    policy: Policy,
+    data: Dataset,
+    spec: RunSpec,
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    parameters: list[nn.Parameter],
+    epoch: int,
+    device: torch.device | str,
+) -> tuple[float, float, float]:
+    """One pass over the training series: means of the objective, the last prediction's loss and its accuracy."""
+    settings = spec.training
+    noise = torch.Generator(device).manual_seed(keyed.stream_seed(spec.seed, "noise", epoch))
+    totals = np.zeros(3)
+    batches = list(_batches(len(data.train), settings.batch_size, keyed.stream_seed(spec.seed, "shuffle", epoch)))
+    for module in (policy.acquirer, policy.predictor):
+        module.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed.stream_seed(spec.seed, "dropout", epoch))
+        for i, rows in enumerate(batches):
+            known = data.train.hindsight(rows, device, salt=epoch)
+            record = roll_out(policy, known.batch, noise)
+            loss = objective.loss(record, known)
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise TrainingError(f"the loss became {value} in epoch {epoch}", do="lower --learning-rate, or set --clip 1")
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if settings.clip:
+                nn.utils.clip_grad_norm_(parameters, settings.clip)
+            rate = learning_rate(settings, (epoch - 1 + i / len(batches)) / settings.epochs)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            with torch.no_grad():
+                final = record.final_logits
+                right = (final.argmax(-1) == known.labels).float().mean()
+                totals += len(rows) * np.array([value, float(F.cross_entropy(final, known.labels)), float(right)])
+    means = totals / len(data.train)
+    return float(means[0]), float(means[1]), float(means[2])
+
+
+def _batches(count: int, size: int, seed: int) -> Iterator[np.ndarray]:
+    """All rows once, shuffled, in batches of nearly equal size."""
+    rows = np.random.default_rng(seed).permutation(count)
+    yield from np.array_split(rows, max(1, math.ceil(count / size)))
+
+
+def _better(accuracy: float, loss: float, state: TrainState, settings: TrainingSpec) -> bool:
+    """Whether an epoch beats the best so far; what the metric can't tell apart, the other one decides."""
+    if not state.best_epoch:
+        return True
+    best = state.history[state.best_epoch - 1]
+    mine, other = (-accuracy, loss), (-best["validation_accuracy"], best["validation_loss"])
+    if settings.choose_by == "loss":
+        mine, other = mine[::-1], other[::-1]
+    return mine < other
+
+
+def _out_of_patience(state: TrainState, settings: TrainingSpec) -> bool:
+    return bool(settings.patience) and len(state.history) - state.best_epoch >= settings.patience
+
+
+def _copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

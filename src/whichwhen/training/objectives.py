@@ -1,0 +1,45 @@
+"""What is minimised. An objective gets the record of the loop and the hindsight of the batch; acquirers never get either."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from whichwhen.types import Hindsight, Rollout
+
+
+class Objective(ABC):
+    """Contract: a scalar to minimise, lower is better."""
+
+    @abstractmethod
+    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+        """The mean over the series of a batch."""
+
+
+@dataclass(frozen=True)
+class EndToEnd(Objective):
+    """The paper's objective: cross-entropy after the last step, whose gradient reaches the acquirer through the requests.
+
+    ``step_loss`` adds that share of the mean cross-entropy over the later half of each series' steps, which makes every
+    later step a teacher (the paper's is 0).
+    """
+
+    step_loss: float = 0.0
+
+    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+        """Cross-entropy of the last prediction, plus that of the later ones."""
+        final = F.cross_entropy(record.final_logits, hindsight.labels)
+        if not self.step_loss:
+            return final
+        steps = record.logits.shape[1]
+        at = torch.arange(steps, device=final.device)
+        later = record.valid & (at >= (record.lengths // 2).unsqueeze(1))
+        labels = hindsight.labels.unsqueeze(1).expand(-1, steps)
+        each = F.cross_entropy(record.logits[later], labels[later], reduction="none")
+        per_series = torch.zeros_like(later, dtype=each.dtype).masked_scatter(later, each).sum(1) / later.sum(1)
+        return final + self.step_loss * per_series.mean()

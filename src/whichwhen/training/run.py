@@ -1,0 +1,182 @@
+"""A run from spec to result: the life of a run folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from whichwhen import artifacts
+from whichwhen._version import __version__
+from whichwhen.data import Dataset, load_dataset
+from whichwhen.errors import RunFolderError
+from whichwhen.evaluation import Evaluation, evaluate
+from whichwhen.files import write_atomically, write_json, write_text
+from whichwhen.model import FORMAT, Model, make_model
+from whichwhen.provenance import Provenance
+from whichwhen.specs import RunSpec
+from whichwhen.training.checkpoints import TrainState, load_checkpoint, save_checkpoint
+from whichwhen.training.loop import fit
+
+
+def train(
+    spec: RunSpec,
+    out: Path | str,
+    *,
+    data: Dataset | None = None,
+    folder: Path | str | None = None,
+    device: torch.device | str = "cpu",
+    resume: bool = False,
+    on_epoch: Callable[[TrainState], None] = lambda state: None,
+) -> dict[str, Any]:
+    """Train, choose the epoch on validation, evaluate once on test, and write the run folder. Returns its result.
+
+    Args:
+        spec: what to run.
+        out: the run folder; made if it is not there.
+        data: the spec's data set, if it is loaded already.
+        folder: where archives lie; the environment variable WHICHWHEN_DATA if not given.
+        device: where to compute.
+        resume: go on with an unfinished run of the same spec; a finished one is returned as it is.
+        on_epoch: called after each epoch, for progress.
+    """
+    out = Path(out)
+    _check_out(out, spec, resume)
+    if (out / artifacts.RESULT).is_file():
+        return artifacts.load_result(out)
+    began = time.process_time()
+    data = data or load_dataset(spec.data, spec.seed, folder)
+    checkpoint = out / artifacts.CHECKPOINT
+    state = load_checkpoint(checkpoint, spec.hash) if checkpoint.is_file() else None
+    model = make_model(spec, data)
+    before = time.process_time() - began  # what came before training: data, forest
+    if not (out / artifacts.SPEC).is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        artifacts.save_spec(out, spec)
+
+    def after_epoch(state: TrainState) -> None:
+        save_checkpoint(checkpoint, state, spec.hash)
+        _write_history(out, state)
+        if spec.training.save_epochs:
+            (out / artifacts.EPOCHS).mkdir(exist_ok=True)
+            artifacts.save_model(out / artifacts.EPOCHS / f"{len(state.history):04d}.safetensors", model)
+        on_epoch(state)
+
+    state = fit(model, data, state=state, device=device, on_epoch=after_epoch)
+    _write_history(out, state)
+    result = finish(out, model, data, state, before, device)
+    checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def finish(
+    out: Path, model: Model, data: Dataset, state: TrainState, before: float, device: torch.device | str
+) -> dict[str, Any]:
+    """The choice is made: write the weights, touch the test set, write the rest, ``result.json`` last."""
+    began = time.process_time()
+    spec = model.card.spec
+    artifacts.save_model(out / artifacts.WEIGHTS, model)
+    validation = evaluate(model.policy, data.validation, data.provenance, device=device)
+    test = evaluate(model.policy, data.test, data.provenance, device=device)
+    write_series(out / artifacts.SERIES, test, data.classes)
+    write_pattern(out / artifacts.PATTERN, test, model.policy.menu.names, data.provenance)
+    result = {
+        "format": FORMAT,
+        "version": __version__,
+        "spec_hash": spec.hash,
+        "seed": spec.seed,
+        "commit": current_commit(),
+        "dataset": spec.data.name,
+        "acquirer": spec.acquirer.kind,
+        "budget": None if spec.acquirer.kind == "complete" else spec.budget.per_step,
+        "epochs": len(state.history),
+        "best_epoch": state.best_epoch,
+        "validation": validation.metrics.to_dict(),
+        "test": test.metrics.to_dict(),
+        "cpu_seconds": round(before + state.cpu_seconds + time.process_time() - began, 2),
+    }
+    write_json(out / artifacts.RESULT, result)
+    return result
+
+
+def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None:
+    """Per test series: id, label, prediction, cost, length."""
+    table = pl.DataFrame(
+        {
+            "id": test.ids,
+            "label": [classes[i] for i in test.labels],
+            "prediction": [classes[i] for i in test.predictions],
+            "cost": test.cost,
+            "length": test.lengths,
+        }
+    )
+    write_atomically(path, table.write_parquet)
+
+
+def write_pattern(path: Path, test: Evaluation, orders: tuple[str, ...], truth: Provenance) -> None:
+    """Per step and order: the share of series that requested it, and whether it was real."""
+    steps = len(test.going)
+    table = pl.DataFrame(
+        {
+            "step": [t for t in range(steps) for _ in orders],
+            "order": [name for _ in range(steps) for name in orders],
+            "share": (test.requested / test.going[:, None]).ravel(),
+            "real": truth.real[:steps].ravel(),
+        }
+    )
+    write_atomically(path, table.write_parquet)
+
+
+def current_commit() -> str | None:
+    """The commit that this code is of, marked where files differ from it; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        top = Path(git("rev-parse", "--show-toplevel"))
+        if here != top / "src" / "whichwhen" / "training":
+            return None
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", "src") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _check_out(out: Path, spec: RunSpec, resume: bool) -> None:
+    """Nothing is ever overwritten: the folder is new, empty, or holds this very run."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise RunFolderError(f"{out} is a file", expected="a folder to write to", do="choose another --out")
+    if not (out / artifacts.SPEC).is_file():
+        if any(out.iterdir()):
+            raise RunFolderError(
+                f"{out} holds something else than a run", expected="a new or empty folder", do="choose another --out"
+            )
+        return
+    there = artifacts.load_spec(out)
+    if there != spec:
+        raise RunFolderError(
+            f"{out} holds another run ({artifacts.difference(spec, there)})",
+            expected="a new or empty folder",
+            do="choose another --out",
+        )
+    if not resume:
+        finished = (out / artifacts.RESULT).is_file()
+        raise RunFolderError(
+            f"{out} already holds this run, {'finished' if finished else 'unfinished'}",
+            do=f"pass --resume to {'read its result' if finished else 'go on with it'}, or choose another --out",
+        )
+
+
+def _write_history(out: Path, state: TrainState) -> None:
+    write_text(out / artifacts.HISTORY, "".join(json.dumps(line) + "\n" for line in state.history))
