@@ -90,9 +90,8 @@ class _Blind(Predictor):
         size = len(reveal.values)
         return torch.zeros(size, 2), torch.zeros(size, 1), state
 
-    def sequence(self, reveals: Reveal, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        size, steps = reveals.values.shape[:2]
-        return torch.zeros(size, steps, 2), torch.zeros(size, steps, 1)
+    def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        return torch.zeros(sum(sizes), 2), torch.zeros(sum(sizes), 1)
 
 
 def _random_reveals(size: int, steps: int, n_features: int, generator: torch.Generator) -> Reveal:

@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from whichwhen.types import Allowance, Reveal, Scores, Selection, State, View
+from whichwhen.noise import Generator
+from whichwhen.types import Allowance, Reveal, Scores, Selection, State, View, tree_map
 
 
 class Acquirer(nn.Module, ABC):
@@ -21,6 +22,9 @@ class Acquirer(nn.Module, ABC):
     An acquirer sees a :class:`View`: what was revealed, what the budget allows, the predictor's context and the time.
     Labels, unrevealed values and which features are real are not in it.
     """
+
+    reads_context: bool = False
+    """Whether ``step`` looks at the predictor's context. If not, training need not step the predictor."""
 
     @property
     def learns(self) -> bool:
@@ -37,7 +41,7 @@ class Acquirer(nn.Module, ABC):
 
 
 class Predictor(nn.Module, ABC):
-    """Contract: class logits after every step, in two ways that agree: step by step, and over a whole sequence.
+    """Contract: class logits after every step, in two ways that agree: step by step, and over whole series.
 
     Attributes:
         context_size: H, the width of what the acquirer gets to see.
@@ -54,8 +58,29 @@ class Predictor(nn.Module, ABC):
         """Logits and context after one more step, and the next state. No history is encoded again."""
 
     @abstractmethod
+    def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N H"]]:
+        """Logits and context after each step of whole series at once.
+
+        Args:
+            reveals: all steps ``[N, F]``, step after step, each with the series that go on, longest first.
+            sizes: how many series take part in each step; never rising. N is their sum.
+        """
+
     def sequence(self, reveals: Reveal, lengths: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B T H"]]:
-        """Logits and context after each of T steps at once; what stands after the end of a series is 0."""
+        """The same for padded series ``[B, T, F]`` in any order; what stands after the end of a series is 0."""
+        size, steps = reveals.values.shape[:2]
+        by_length = torch.sort(lengths, descending=True, stable=True).indices
+        going = lengths[by_length] > torch.arange(steps, device=lengths.device).unsqueeze(1)
+        step, place = going.nonzero(as_tuple=True)
+        series = by_length[place]
+        sizes = tuple(n for n in going.sum(1).tolist() if n)
+        logits, context = self.packed(tree_map(lambda tensor: tensor[series, step], reveals), sizes)
+        where = series * steps + step
+
+        def pad(flat: Tensor) -> Tensor:
+            return flat.new_zeros(size * steps, flat.shape[1]).index_copy(0, where, flat).view(size, steps, -1)
+
+        return pad(logits), pad(context)
 
 
 class Selector(ABC):
@@ -67,7 +92,7 @@ class Selector(ABC):
         scores: Scores,
         allowance: Allowance,
         costs: Float[Tensor, " K"],
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
         noise: Tensor | None = None,
     ) -> Selection:
         """Choose. ``noise`` is that of an earlier selection, to take it up again; without it, it is drawn."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -90,6 +91,12 @@ class Menu:
     def costs(self) -> np.ndarray:
         """Cost of each order, ``[K]`` float32."""
         return np.array([order.cost for order in self.orders], dtype=np.float32)
+
+    @cached_property
+    def same_cost(self) -> float | None:
+        """The cost of every order, where it is the same for all; else None."""
+        costs = {order.cost for order in self.orders}
+        return costs.pop() if len(costs) == 1 else None
 
     @property
     def reveals(self) -> np.ndarray:

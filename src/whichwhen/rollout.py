@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from whichwhen.budget import Budget, Ledger
 from whichwhen.contracts import Acquirer, Predictor, Selector
 from whichwhen.menu import Menu
+from whichwhen.noise import Generator
 from whichwhen.selection import HardTopK
-from whichwhen.types import Batch, Reveal, Rollout, Scores, Selection, State, View, narrow, stack_steps, tree_map
+from whichwhen.types import Batch, Reveal, Rollout, Scores, Selection, State, Step, View, narrow, tree_map
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,11 @@ class Policy:
     selector: Selector = HardTopK()  # noqa: RUF009 (immutable)
 
     def __post_init__(self) -> None:
+        reveals = torch.from_numpy(self.menu.reveals).float()
+        identity = reveals.shape[0] == reveals.shape[1] and bool((reveals == torch.eye(len(reveals))).all())
+        object.__setattr__(self, "_zero", torch.zeros(()))
         object.__setattr__(self, "_costs", torch.from_numpy(self.menu.costs))
-        object.__setattr__(self, "_reveals", torch.from_numpy(self.menu.reveals).float())
+        object.__setattr__(self, "_reveals", None if identity else reveals)
 
     def with_selector(self, selector: Selector) -> Policy:
         """The same policy, choosing in another way."""
@@ -52,10 +56,15 @@ class Policy:
         costs: Tensor = self._costs  # type: ignore[attr-defined]
         return costs.to(device)
 
-    def reveals(self, device: torch.device) -> Float[Tensor, "K F"]:
-        """1 where an order reveals a feature."""
-        reveals: Tensor = self._reveals  # type: ignore[attr-defined]
-        return reveals.to(device)
+    def zero(self, device: torch.device) -> Float[Tensor, ""]:
+        """0, the age of whatever is sampled and delivered at the same step."""
+        zero: Tensor = self._zero  # type: ignore[attr-defined]
+        return zero.to(device)
+
+    def asked(self, request: Float[Tensor, "B K"]) -> Float[Tensor, "B F"]:
+        """1 for each feature that a request reveals, with the request's gradient."""
+        reveals: Tensor | None = self._reveals  # type: ignore[attr-defined]
+        return request if reveals is None else (request @ reveals.to(request.device)).clamp(max=1.0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class LoopState:
     Attributes:
         predictor, acquirer: the models' own states.
         ledger: the budget's.
-        scores, selection: what was decided for the coming step.
+        scores, selection, cost: what was decided for the coming step, and what that costs.
     """
 
     predictor: State
@@ -73,9 +82,10 @@ class LoopState:
     ledger: Ledger
     scores: Scores
     selection: Selection
+    cost: Float[Tensor, " B"]
 
 
-def begin(policy: Policy, keys: Int[Tensor, " B"], generator: torch.Generator | None = None) -> LoopState:
+def begin(policy: Policy, keys: Int[Tensor, " B"], generator: Generator | None = None) -> LoopState:
     """Before the first step: fresh states and the initial request, made on nothing but the budget."""
     size = len(keys)
     context, predictor_state = policy.predictor.init(size)
@@ -85,7 +95,7 @@ def begin(policy: Policy, keys: Int[Tensor, " B"], generator: torch.Generator | 
 
 
 def acquisition_step(
-    policy: Policy, state: LoopState, reveal: Reveal, generator: torch.Generator | None = None
+    policy: Policy, state: LoopState, reveal: Reveal, generator: Generator | None = None
 ) -> tuple[Float[Tensor, "B C"], LoopState]:
     """One step of the loop: the predictor reads what arrived, the acquirer orders for the next step, within the budget.
 
@@ -102,64 +112,56 @@ def _place_order(
     predictor_state: State,
     acquirer_state: State,
     ledger: Ledger,
-    generator: torch.Generator | None,
+    generator: Generator | None,
 ) -> LoopState:
     costs = policy.costs(reveal.values.device)
     time = reveal.time + 1
-    allowance = policy.budget.allow(ledger, reveal, costs)
+    allowance = policy.budget.allow(ledger, reveal, policy.menu)
     scores, acquirer_state = policy.acquirer.step(View(reveal, allowance, context, time), acquirer_state)
     selection = policy.selector.select(scores, allowance, costs, generator)
-    ledger = policy.budget.charge(ledger, selection.request, costs, time)
-    return LoopState(predictor_state, acquirer_state, ledger, scores, selection)
+    cost = selection.request @ costs
+    ledger = policy.budget.charge(ledger, selection.request, cost, time)
+    return LoopState(predictor_state, acquirer_state, ledger, scores, selection, cost)
 
 
 def measure(policy: Policy, batch: Batch, selection: Selection, t: int) -> Reveal:
     """What a request for step t brings from a recorded batch: the requested values that the record holds."""
     n = len(selection.request)
-    held = batch.observed[:n, t].to(batch.values.dtype)
-    asked = (selection.relaxed @ policy.reveals(held.device)).clamp(max=1.0)
-    mask = asked * held
+    mask = policy.asked(selection.relaxed)
+    if not batch.complete:
+        mask = mask * batch.observed[:n, t]
     return Reveal(
         values=batch.values[:n, t] * mask,
         mask=mask,
-        age=torch.zeros_like(mask),
+        age=policy.zero(mask.device).expand_as(mask),
         time=torch.full((n,), t, device=mask.device),
     )
 
 
-def roll_out(policy: Policy, batch: Batch, generator: torch.Generator | None = None) -> Rollout:
+def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
     """Run the policy on a batch of recorded series, each to its own end.
 
     Series are taken in the order of falling length, and only those that go on take part in a step: no work is done on
-    padding, and a series' record does not depend on the others. The record comes back in the batch's own order.
+    padding, and a series' record does not depend on the others.
     """
-    by_length = torch.sort(batch.lengths, descending=True, stable=True).indices
-    batch = tree_map(lambda tensor: tensor[by_length], batch)
-    steps = int(batch.lengths[0])
-    going = (batch.lengths.unsqueeze(0) > torch.arange(steps, device=batch.lengths.device).unsqueeze(1)).sum(1).tolist()
-
+    lengths = batch.lengths
+    by_length = torch.sort(lengths, descending=True, stable=True).indices
+    if not bool((lengths[:-1] >= lengths[1:]).all()):
+        batch = tree_map(lambda tensor: tensor[by_length], batch)
+    length_list = batch.lengths.tolist()
     state = begin(policy, batch.keys, generator)
-    taken: list[tuple[Reveal, Scores, Selection, Tensor]] = []
-    for t, n in enumerate(going):
-        if n < len(state.selection.request):
+    steps: list[Step] = []
+    n = len(length_list)
+    for t in range(length_list[0]):
+        while length_list[n - 1] <= t:
+            n -= 1
+        if n < len(state.cost):
             state = narrow(state, n)
         reveal = measure(policy, batch, state.selection, t)
-        scores, selection = state.scores, state.selection
+        before = state
         logits, state = acquisition_step(policy, state, reveal, generator)
-        taken.append((reveal, scores, selection, logits))
-
-    reveals, scores_list, selections, logits_list = (list(column) for column in zip(*taken, strict=True))
-    requests = stack_steps(selections, batch.size)
-    record = Rollout(
-        reveals=stack_steps(reveals, batch.size),
-        scores=stack_steps(scores_list, batch.size),
-        selections=requests,
-        logits=stack_steps(logits_list, batch.size),
-        valid=batch.lengths.unsqueeze(1) > torch.arange(steps, device=batch.lengths.device),
-        cost=requests.request @ policy.costs(requests.request.device),
-    )
-    back = torch.argsort(by_length)
-    return tree_map(lambda tensor: tensor[back], record)
+        steps.append(Step(reveal, before.scores, before.selection, logits, before.cost))
+    return Rollout(tuple(steps), by_length, lengths)
 
 
 @contextmanager

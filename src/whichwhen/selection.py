@@ -14,11 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from whichwhen.contracts import Selector
+from whichwhen.noise import Generator, gumbel
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores, Selection
 
@@ -34,12 +36,13 @@ class HardTopK(Selector):
         scores: Scores,
         allowance: Allowance,
         costs: Float[Tensor, " K"],
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
         noise: Tensor | None = None,
     ) -> Selection:
         """Take the highest scores; no noise, no gradient."""
-        request, order = greedy_fill(scores.values, allowance, costs)
-        return Selection(request, request, order)
+        ranking = scores.values.detach()
+        request, _ = take_highest(ranking, allowance, costs)
+        return Selection(request, request, ranking)
 
 
 @dataclass(frozen=True)
@@ -58,26 +61,22 @@ class GumbelTopK(Selector):
         scores: Scores,
         allowance: Allowance,
         costs: Float[Tensor, " K"],
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
         noise: Tensor | None = None,
     ) -> Selection:
         """Draw once, take the top; ``noise`` is ``[B, K]``."""
         if noise is None:
             noise = gumbel(scores.values.shape, scores.values, generator)
         perturbed = scores.values + noise
-        with torch.no_grad():
-            request, order = greedy_fill(perturbed, allowance, costs)
-            open_ = allowance.feasible & torch.isfinite(perturbed)
-            lowest = perturbed.masked_fill(request == 0, torch.inf).amin(-1, keepdim=True)
-            highest = perturbed.masked_fill((request > 0) | ~open_, -torch.inf).amax(-1, keepdim=True)
-            threshold = (lowest + highest) / 2
-            # nothing left to take, or nothing taken: stand one below, or one above, what there is
-            threshold = torch.where(torch.isinf(highest), lowest - 1, threshold)
-            threshold = torch.where(torch.isinf(lowest), highest + 1, threshold)
-            threshold = torch.nan_to_num(threshold, nan=0.0, posinf=0.0, neginf=0.0)
-        soft = torch.sigmoid((perturbed - threshold) / self.temperature)
-        soft = soft.masked_fill(~open_, 0.0)
-        return Selection(request, request + (soft - soft.detach()), order, noise)
+        if allowance.count is None:
+            perturbed = perturbed.masked_fill(~allowance.feasible, -torch.inf)
+        ranking = perturbed.detach()
+        request, threshold = take_highest(ranking, allowance, costs)
+        relaxed = request
+        if perturbed.requires_grad:
+            soft = torch.sigmoid((perturbed - threshold) / self.temperature)
+            relaxed = request + (soft - soft.detach())
+        return Selection(request, relaxed, ranking, noise)
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class SequentialGumbel(Selector):
     """The paper's selector: one straight-through Gumbel-Softmax draw after the other until the budget is spent.
 
     ``repeat="penalty"`` keeps drawn orders away as the paper does, by taking ``100 · m · |l|`` off their logits, with m the
-    hard mask of what was drawn. The penalty vanishes with the logit, so an order can come up twice: the second draw is lost,
+    hard mask of what was drawn. The penalty vanishes with the logit, so an order can come up twice: the second draw is lost
     and fewer orders than the budget allows are requested. ``repeat="mask"`` makes the budget exact.
     """
 
@@ -97,12 +96,12 @@ class SequentialGumbel(Selector):
         scores: Scores,
         allowance: Allowance,
         costs: Float[Tensor, " K"],
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
         noise: Tensor | None = None,
     ) -> Selection:
         """Draw one after the other; ``noise`` is ``[B, S, K]``."""
         logits = scores.values
-        draws = _most_picks(allowance.amount, costs)
+        draws = most_picks(allowance, costs)
         if noise is None:
             noise = gumbel((*logits.shape[:-1], draws, logits.shape[-1]), logits, generator)
         wanted = allowance.feasible & torch.isfinite(logits)
@@ -110,7 +109,7 @@ class SequentialGumbel(Selector):
         left = allowance.amount
         request = torch.zeros_like(logits)
         relaxed = torch.zeros_like(logits)
-        picks: list[Tensor] = []
+        ranking = torch.full_like(logits, -torch.inf)
         for s in range(draws):
             open_ = wanted & (costs <= left.unsqueeze(-1) + _EPS)
             if self.repeat == "mask":
@@ -123,14 +122,11 @@ class SequentialGumbel(Selector):
             soft = torch.softmax(perturbed / self.temperature, -1) * alive
             pick = perturbed.argmax(-1, keepdim=True)
             hard = torch.zeros_like(request).scatter_(-1, pick, 1.0) * alive
-            draw = hard + (soft - soft.detach())
-            new = alive.squeeze(-1) & (request.gather(-1, pick).squeeze(-1) == 0)
-            picks.append(torch.where(new, pick.squeeze(-1), -1))
+            ranking = torch.where((hard > 0) & (request == 0), float(-s), ranking)
             request = torch.maximum(request, hard)
-            relaxed = relaxed + draw * (1 - relaxed)
+            relaxed = relaxed + (hard + (soft - soft.detach())) * (1 - relaxed)
             left = left - (hard * costs).sum(-1)
-        order = torch.stack(picks, -1) if picks else pick_none(request)
-        return Selection(request, relaxed, order, noise)
+        return Selection(request, relaxed, ranking, noise)
 
 
 def make_selector(spec: SelectorSpec) -> Selector:
@@ -140,25 +136,54 @@ def make_selector(spec: SelectorSpec) -> Selector:
     return SequentialGumbel(spec.temperature, spec.repeat)
 
 
-def greedy_fill(
-    scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]
-) -> tuple[Float[Tensor, "*B K"], Int[Tensor, "*B S"]]:
-    """Orders by falling score, skipping what no longer fits: the request and the sequence, padded with -1."""
+def take_highest(
+    ranking: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]
+) -> tuple[Float[Tensor, "*B K"], Float[Tensor, "*B 1"]]:
+    """The request for the highest that fit, and the threshold midway between the last taken and the best that was not."""
+    quick = _take_count(ranking, allowance.count) if allowance.count is not None else None
+    if quick is not None:
+        return quick
+    request = greedy_fill(ranking, allowance, costs)
+    left = (request == 0) & allowance.feasible & (ranking > -torch.inf)
+    lowest = ranking.masked_fill(request == 0, torch.inf).amin(-1, keepdim=True)
+    highest = ranking.masked_fill(~left, -torch.inf).amax(-1, keepdim=True)
+    threshold = (lowest + highest) / 2
+    # nothing left to take, or nothing taken: stand one below, or one above, what there is
+    threshold = torch.where(torch.isinf(highest), lowest - 1, threshold)
+    threshold = torch.where(torch.isinf(lowest), highest + 1, threshold)
+    return request, torch.nan_to_num(threshold, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _take_count(ranking: Float[Tensor, "*B K"], count: int) -> tuple[Tensor, Tensor] | None:
+    """The ``count`` highest of each row, all orders being feasible at one cost; None where ties or -inf need a closer look."""
+    width = ranking.shape[-1]
+    if not 0 < count < width:
+        return None
+    if ranking.device.type == "cpu":
+        rows = np.sort(ranking.numpy(), axis=-1)  # vectorised in numpy: five times as fast as torch.topk here
+        last, next_ = rows[..., width - count, None], rows[..., width - count - 1, None]
+        if not ((last > next_) & (next_ > -np.inf)).all():
+            return None
+        edge, threshold = torch.from_numpy(last), torch.from_numpy((last + next_) / 2)
+    else:
+        top = torch.topk(ranking, count + 1).values
+        edge, below = top[..., count - 1, None], top[..., count, None]
+        if not bool(((edge > below) & (below > -torch.inf)).all()):
+            return None
+        threshold = (edge + below) / 2
+    return torch.ge(ranking, edge, out=torch.empty_like(ranking)), threshold
+
+
+def greedy_fill(scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]) -> Float[Tensor, "*B K"]:
+    """The request for orders by falling score, skipping what no longer fits; ties go to the first on the menu."""
     wanted = allowance.feasible & (scores > -torch.inf)
-    most = _most_picks(allowance.amount, costs)
-    request = torch.zeros_like(scores)
-    if most == 0:
-        return request, pick_none(request)
     ranked = torch.sort(scores.masked_fill(~wanted, -torch.inf), dim=-1, descending=True, stable=True).indices
     if bool((costs == costs[0]).all()):
-        ranked = ranked[..., :most]
-        position = torch.arange(most, device=scores.device)
         affordable = torch.floor(allowance.amount / costs[0] + _EPS).unsqueeze(-1)
-        taken = wanted.gather(-1, ranked) & (position < affordable)
+        taken = wanted.gather(-1, ranked) & (torch.arange(len(costs), device=scores.device) < affordable)
     else:
         taken = _fill_one_by_one(ranked, wanted, allowance.amount, costs)
-    request.scatter_(-1, ranked, taken.to(request.dtype))
-    return request, _first_taken(ranked, taken, most)
+    return torch.zeros_like(scores).scatter_(-1, ranked, taken.to(scores.dtype))
 
 
 def _fill_one_by_one(
@@ -174,31 +199,14 @@ def _fill_one_by_one(
     return torch.stack(taken, -1)
 
 
-def _first_taken(ranked: Tensor, taken: Tensor, most: int) -> Int[Tensor, "*B S"]:
-    """The indices that were taken, first in the row, padded with -1."""
-    front = torch.sort(taken.to(torch.int8), dim=-1, descending=True, stable=True).indices
-    picks = torch.where(taken, ranked, -1).gather(-1, front)
-    return picks[..., :most]
-
-
-def _most_picks(amount: Float[Tensor, "*B"], costs: Float[Tensor, " K"]) -> int:
+def most_picks(allowance: Allowance, costs: Float[Tensor, " K"]) -> int:
     """S: the largest number of orders that any allowance can pay for."""
-    if amount.numel() == 0:
+    if allowance.count is not None:
+        return allowance.count
+    if allowance.amount.numel() == 0:
         return 0
-    richest = float(amount.max())
-    prices = torch.sort(costs).values.cumsum(0)
-    return int((prices <= richest + _EPS).sum())
-
-
-def pick_none(request: Float[Tensor, "*B K"]) -> Int[Tensor, "*B 0"]:
-    """An empty sequence of draws."""
-    return torch.empty(*request.shape[:-1], 0, dtype=torch.long, device=request.device)
-
-
-def gumbel(shape: tuple[int, ...] | torch.Size, like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Standard Gumbel noise."""
-    uniform = torch.rand(shape, generator=generator, device=like.device, dtype=like.dtype)
-    return -torch.log(-torch.log(uniform.clamp(1e-20, 1 - 6e-8)))
+    richest = float(allowance.amount.max())
+    return int((torch.sort(costs).values.cumsum(0) <= richest + _EPS).sum())
 
 
 def draw_log_prob(

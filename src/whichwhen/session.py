@@ -83,7 +83,7 @@ class Session:
                 count as not there) and more (a value that someone else ordered).
         """
         reveal = self._reveal(values)
-        cost = float(self._state.selection.request[0] @ self.policy.costs(torch.device("cpu")))
+        cost = float(self._state.cost)
         with loop.inference(self.policy):
             logits, self._state = loop.acquisition_step(self.policy, self._state, reveal)
         self.time += 1

@@ -91,6 +91,9 @@ class AcquirerSpec(Spec):
     time_features: Annotated[int, tyro.conf.arg(name="acquirer-time-features")] = Field(
         8, description="learned: Fourier frequencies of the time step; 0 = the bare step number, as in the paper."
     )
+    context: Annotated[bool, tyro.conf.arg(name="acquirer-context")] = Field(
+        False, description="learned: read the predictor's state, too."
+    )
     trees: int = Field(1000, description="static, static-by-time: trees of the random forest.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 

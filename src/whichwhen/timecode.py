@@ -7,13 +7,14 @@ import math
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class TimeCode(nn.Module):
     """Sines and cosines of the time step, slow ones first; with no frequencies, the step as a share of the horizon.
 
     The slowest wave takes two horizons, so that no two steps within the horizon look alike. The horizon is that of the training
-    data; a series' own length is never used, as it would tell the future.
+    data; a series' own length is never used, as it would tell the future. Steps after four horizons count as the last of them.
     """
 
     def __init__(self, horizon: int, frequencies: int) -> None:
@@ -21,9 +22,15 @@ class TimeCode(nn.Module):
         self.horizon = horizon
         self.frequencies = frequencies
         self.width = 2 * frequencies if frequencies else 1
+        self.register_buffer("table", self._code(torch.arange(4 * horizon + 1)), persistent=False)
+
+    table: Tensor
 
     def forward(self, time: Int[Tensor, "*B"]) -> Float[Tensor, "*B W"]:
         """``[..., width]`` for each step."""
+        return functional.embedding(time.clamp(max=len(self.table) - 1), self.table)
+
+    def _code(self, time: Int[Tensor, "*B"]) -> Float[Tensor, "*B W"]:
         share = time.to(torch.get_default_dtype()).unsqueeze(-1) / self.horizon
         if not self.frequencies:
             return share

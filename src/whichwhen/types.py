@@ -11,8 +11,10 @@ and metrics get.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -28,6 +30,8 @@ pickle, and what a replay can branch from.
 
 Unit = Literal["logits", "nats"]
 
+R = TypeVar("R")
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -38,12 +42,14 @@ class Batch:
         observed: whether the record holds the value; False after the end of a series.
         lengths: number of steps of each series.
         keys: one number per series that keyed randomness starts from; see :mod:`whichwhen.keyed`.
+        complete: whether every value of every series is known to be observed; False = look.
     """
 
     values: Float[Tensor, "B T F"]
     observed: Bool[Tensor, "B T F"]
     lengths: Int[Tensor, " B"]
     keys: Int[Tensor, " B"]
+    complete: bool = False
 
     @property
     def size(self) -> int:
@@ -107,10 +113,13 @@ class Allowance:
     Attributes:
         amount: how much may be spent at this step.
         feasible: whether each order may be asked for at this step.
+        count: where every series may take the same number of orders, any of them: that number; it spares the selector from
+            looking at the tensors. None = look.
     """
 
     amount: Float[Tensor, "*B"]
     feasible: Bool[Tensor, "*B K"]
+    count: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,14 +129,23 @@ class Selection:
     Attributes:
         request: 1 for each order that is asked for.
         relaxed: the same numbers; in training it carries the gradient back to the scores.
-        order: the orders in the sequence in which they were drawn, padded with -1.
+        ranking: what the choice went by: of two orders that were taken, the higher one was drawn first.
         noise: the noise that was used, in the selector's own shape; None where the choice was not random.
     """
 
     request: Float[Tensor, "*B K"]
     relaxed: Float[Tensor, "*B K"]
-    order: Int[Tensor, "*B S"]
+    ranking: Float[Tensor, "*B K"]
     noise: Float[Tensor, "*B ..."] | None = None
+
+    @property
+    def order(self) -> Int[Tensor, "*B S"]:
+        """The orders that were taken, in the sequence in which they were drawn, padded with -1 to the longest."""
+        taken = self.request > 0
+        most = int(taken.sum(-1).max()) if taken.numel() else 0
+        front = torch.sort(self.ranking.masked_fill(~taken, -torch.inf), dim=-1, descending=True, stable=True).indices
+        front = front[..., :most]
+        return torch.where(taken.gather(-1, front), front, -1)
 
 
 @dataclass(frozen=True)
@@ -148,41 +166,113 @@ class View:
 
 
 @dataclass(frozen=True)
+class Step:
+    """What happened at one step, for the n series that have it.
+
+    Attributes:
+        reveal: what arrived.
+        scores, selection: the decision that brought it, made after the step before.
+        logits: the prediction after it.
+        cost: what was billed for it.
+    """
+
+    reveal: Reveal
+    scores: Scores
+    selection: Selection
+    logits: Float[Tensor, "n C"]
+    cost: Float[Tensor, " n"]
+
+
+@dataclass(frozen=True)
 class Rollout:
     """The record of an episode. Losses, rewards and metrics are derived from it, not stored in it.
 
-    Entry t holds the selection that was *measured* at step t (made after step t-1, or before the first step), what it
-    revealed, and the prediction after it. Everything after the end of a series is 0.
+    It holds the steps as they were taken, longest series first, so that there is no padding: ``flat`` views are
+    ``[N, …]``, step after step, N being the sum of all lengths. The padded views ``[B, T, …]``, in the batch's own order,
+    are made when they are asked for. Entry t of those is the selection that was *measured* at step t (made after step t-1,
+    or before the first step), what it revealed, the prediction after it and what was billed for it. A request made after the
+    last step is not in the record and not billed. Everything after the end of a series is 0.
 
     Attributes:
-        reveals: what arrived at each step.
-        scores: the scores behind the selection that was measured at each step.
-        selections: that selection.
-        logits: class logits after each step.
-        valid: whether the series has this step.
-        cost: what was billed at each step: the orders requested for it. A request made after the last step is not billed.
+        steps: T records; the first n_t of the sorted series take part in step t.
+        by_length: which series of the batch stands where in the steps, longest first.
+        lengths: number of steps of each series, in the batch's own order.
+        flat_logits: predictions ``[N, C]``, where they were not made step by step.
     """
 
-    reveals: Reveal
-    scores: Scores
-    selections: Selection
-    logits: Float[Tensor, "B T C"]
-    valid: Bool[Tensor, "B T"]
-    cost: Float[Tensor, "B T"]
+    steps: tuple[Step, ...]
+    by_length: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    flat_logits: Float[Tensor, "N C"] | None = None
 
-    @property
-    def lengths(self) -> Int[Tensor, " B"]:
-        """Number of steps of each series."""
-        return self.valid.sum(1)
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many series take part in each step."""
+        return tuple(len(step.cost) for step in self.steps)
 
-    @property
+    @cached_property
+    def logits_by_row(self) -> Float[Tensor, "N C"]:
+        """Predictions, step after step."""
+        return self.flat(lambda step: step.logits) if self.flat_logits is None else self.flat_logits
+
+    @cached_property
+    def time_by_row(self) -> Int[Tensor, " N"]:
+        """The step of each row."""
+        return torch.repeat_interleave(torch.tensor(self.sizes)).to(self.lengths.device)
+
+    @cached_property
+    def series_by_row(self) -> Int[Tensor, " N"]:
+        """The series of each row, as a position in the batch."""
+        return torch.cat([self.by_length[:n] for n in self.sizes])
+
+    def flat(self, part: Callable[[Step], R]) -> R:
+        """One part of all steps, step after step: ``[N, …]``."""
+        return join([part(step) for step in self.steps])
+
+    def padded(self, flat: Tensor) -> Tensor:
+        """``[B, T, …]`` in the batch's own order from ``[N, …]``; 0 after the end of each series."""
+        size, steps = len(self.lengths), len(self.steps)
+        place = self.series_by_row * steps + self.time_by_row
+        out = flat.new_zeros(size * steps, *flat.shape[1:]).index_copy(0, place, flat)
+        return out.view(size, steps, *flat.shape[1:])
+
+    @cached_property
+    def reveals(self) -> Reveal:
+        """What arrived, ``[B, T, F]``."""
+        return tree_map(self.padded, self.flat(lambda step: step.reveal))
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores behind what was measured, ``[B, T, K]``."""
+        return tree_map(self.padded, self.flat(lambda step: step.scores))
+
+    @cached_property
+    def selections(self) -> Selection:
+        """What was measured, ``[B, T, K]``."""
+        return tree_map(self.padded, self.flat(lambda step: step.selection))
+
+    @cached_property
+    def logits(self) -> Float[Tensor, "B T C"]:
+        """Class logits after each step."""
+        return self.padded(self.logits_by_row)
+
+    @cached_property
+    def cost(self) -> Float[Tensor, "B T"]:
+        """What was billed at each step."""
+        return self.padded(self.flat(lambda step: step.cost))
+
+    @cached_property
+    def valid(self) -> Bool[Tensor, "B T"]:
+        """Whether the series has this step."""
+        return self.lengths.unsqueeze(1) > torch.arange(len(self.steps), device=self.lengths.device)
+
+    @cached_property
     def final_logits(self) -> Float[Tensor, "B C"]:
         """The prediction after the last step of each series."""
-        rows = torch.arange(len(self.logits), device=self.logits.device)
-        return self.logits[rows, self.lengths - 1]
-
-
-R = TypeVar("R")
+        starts = torch.tensor([0, *itertools.accumulate(self.sizes)], device=self.lengths.device)
+        place = torch.empty_like(self.by_length)
+        place[self.by_length] = torch.arange(len(place), device=place.device)
+        return self.logits_by_row[starts[self.lengths - 1] + place]
 
 
 def tree_map(fn: Callable[[Tensor], Tensor], record: R) -> R:
@@ -207,25 +297,22 @@ def narrow(record: R, n: int) -> R:
     return tree_map(lambda tensor: tensor[:n], record)
 
 
-def stack_steps(records: list[R], size: int) -> R:
-    """One record ``[B, T, ...]`` from T records ``[n_t, ...]`` with ``n_t`` falling; what is missing becomes 0."""
+def join(records: list[R]) -> R:
+    """One record from several of the same form, one after the other along the first dimension."""
     first: Any = records[0]
     out: Any
     if isinstance(first, Tensor):
-        steps: list[Tensor] = records  # type: ignore[assignment]
-        if all(len(step) == size for step in steps):
-            return torch.stack(steps, 1)  # type: ignore[return-value]
-        padded = [torch.cat([step, step.new_zeros(size - len(step), *step.shape[1:])]) for step in steps]
-        out = torch.stack(padded, 1)
+        tensors = cast("list[Tensor]", records)
+        if first.dim() == 2 and not any(any(tensor.stride()) or tensor.data_ptr() != first.data_ptr() for tensor in tensors):
+            out = first[:1].expand(sum(len(tensor) for tensor in tensors), first.shape[1])  # one number, shown many times
+        else:
+            out = torch.cat(tensors)
     elif isinstance(first, dict):
-        out = {name: stack_steps([record[name] for record in records], size) for name in first}  # type: ignore[index]
+        out = {name: join([cast("dict[str, Any]", record)[name] for record in records]) for name in first}
     elif dataclasses.is_dataclass(first) and not isinstance(first, type):
         out = dataclasses.replace(
             first,
-            **{
-                field.name: stack_steps([getattr(record, field.name) for record in records], size)
-                for field in dataclasses.fields(first)
-            },
+            **{field.name: join([getattr(record, field.name) for record in records]) for field in dataclasses.fields(first)},
         )
     else:
         out = first

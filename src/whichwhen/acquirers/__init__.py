@@ -22,7 +22,9 @@ __all__ = [
 ]
 
 
-def make_acquirer(spec: AcquirerSpec, n_features: int, n_orders: int, horizon: int, longest: int, seed: int) -> Acquirer:
+def make_acquirer(
+    spec: AcquirerSpec, n_features: int, n_orders: int, horizon: int, longest: int, context_size: int, seed: int
+) -> Acquirer:
     """The acquirer of a spec, with fresh weights, and before what it is fitted on or told.
 
     Args:
@@ -30,11 +32,14 @@ def make_acquirer(spec: AcquirerSpec, n_features: int, n_orders: int, horizon: i
         n_features, n_orders: F and K.
         horizon: the longest training series.
         longest: the longest series at all, for the oracle's table.
+        context_size: width of the predictor's context.
         seed: of random requests.
     """
     match spec.kind:
         case "learned":
-            return LearnedAcquirer(n_features, n_orders, horizon, spec.hidden, spec.time_features)
+            return LearnedAcquirer(
+                n_features, n_orders, horizon, spec.hidden, spec.time_features, context_size if spec.context else 0
+            )
         case "table":
             return TableAcquirer(n_orders, horizon)
         case "random":

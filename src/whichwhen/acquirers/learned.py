@@ -14,14 +14,26 @@ from whichwhen.types import Scores, State, View
 class LearnedAcquirer(Acquirer):
     """One hidden layer with ReLU on the last observation, its mask and the time step that it orders for.
 
-    The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step. The initial request comes from the same
-    network, with nothing observed and time 0. It has no memory and does not read the predictor's context.
+    The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no context. The initial request comes
+    from the same network, with nothing observed and time 0. It has no memory of its own; with ``context_size`` it reads the
+    predictor's context, of that width.
     """
 
-    def __init__(self, n_features: int, n_orders: int, horizon: int, hidden: int = 32, time_features: int = 8) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        n_orders: int,
+        horizon: int,
+        hidden: int = 32,
+        time_features: int = 8,
+        context_size: int = 0,
+    ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features)
-        self.net = nn.Sequential(nn.Linear(2 * n_features + self.time.width, hidden), nn.ReLU(), nn.Linear(hidden, n_orders))
+        self.reads_context = context_size > 0
+        width = 2 * n_features + self.time.width + context_size
+        self.hidden = nn.Linear(width, hidden)
+        self.scores = nn.Linear(hidden, n_orders)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """Nothing to carry."""
@@ -29,5 +41,7 @@ class LearnedAcquirer(Acquirer):
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits of the approximate conditional mutual information."""
-        seen = torch.cat([view.reveal.values, view.reveal.mask, self.time(view.time)], -1)
-        return Scores(self.net(seen)), state
+        parts = [view.reveal.values, view.reveal.mask, self.time(view.time)]
+        if self.reads_context:
+            parts.append(view.context)
+        return Scores(self.scores(torch.relu(self.hidden(torch.cat(parts, -1))))), state

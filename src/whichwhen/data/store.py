@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -65,7 +66,12 @@ class SeriesSet:
     def __len__(self) -> int:
         return len(self.labels)
 
-    @property
+    @cached_property
+    def complete(self) -> bool:
+        """Whether every value is observed."""
+        return not bool(np.isnan(self.values).any())
+
+    @cached_property
     def lengths(self) -> np.ndarray:
         """Number of steps of each series, ``[N]``."""
         lengths: np.ndarray = np.diff(self.offsets)
@@ -106,16 +112,23 @@ class SeriesSet:
 
     def hindsight(self, rows: np.ndarray, device: torch.device | str = "cpu", salt: int | None = None) -> Hindsight:
         """Some series as a batch with their labels. ``salt`` gives them other random keys (one per training epoch)."""
+        lengths = self.lengths[rows]
         values = torch.from_numpy(self.padded(rows))
-        observed = ~torch.isnan(values)
+        if self.complete:
+            observed = torch.from_numpy(np.arange(values.shape[1]) < lengths[:, None]).unsqueeze(-1).expand_as(values)
+        else:
+            observed = ~torch.isnan(values)
+        if not (self.complete and lengths.min() == lengths.max()):
+            values = torch.nan_to_num(values, nan=0.0)
         keys = keyed.series_keys(self.seed, self.source, self.ids[rows])
         if salt is not None:
             keys = keyed.salt_keys(keys, salt)
         batch = Batch(
-            values=torch.nan_to_num(values, nan=0.0).to(device),
+            values=values.to(device),
             observed=observed.to(device),
-            lengths=torch.from_numpy(self.lengths[rows]).to(device),
+            lengths=torch.from_numpy(lengths).to(device),
             keys=torch.from_numpy(keys).to(device),
+            complete=self.complete,
         )
         return Hindsight(batch, torch.from_numpy(self.labels[rows]).to(device))
 

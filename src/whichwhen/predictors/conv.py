@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -58,60 +58,65 @@ class ConvPredictor(Predictor):
         mean = after["sum"] / after["count"]
         return self.logits(mean), torch.cat([hidden, mean], -1), after
 
-    def sequence(self, reveals: Reveal, lengths: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B T H"]]:
-        """All steps at once. Series are grouped by length, so that little is computed on padding."""
-        steps = reveals.values.shape[1]
-        inputs = self.inputs(reveals)
-        logits = inputs.new_zeros(len(inputs), steps, self.logits.out_features)
-        context = inputs.new_zeros(len(inputs), steps, self.context_size)
-        for rows, longest in _length_groups(lengths):
-            hidden = self.embed(inputs[rows, :longest]).transpose(1, 2)
-            for block in self._blocks():
-                hidden = block(hidden)
-            hidden = hidden.transpose(1, 2)
-            count = torch.arange(1, longest + 1, device=hidden.device).unsqueeze(-1)
-            mean = hidden.cumsum(1) / count
-            valid = (count.squeeze(-1) <= lengths[rows].unsqueeze(1)).unsqueeze(-1)
-            places = (rows.unsqueeze(1), torch.arange(longest, device=hidden.device))
-            logits = logits.index_put(places, self.logits(mean) * valid)
-            context = context.index_put(places, torch.cat([hidden, mean], -1) * valid)
-        return logits, context
+    def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N H"]]:
+        """All steps at once; nothing is computed on padding."""
+        hidden = self.embed(self.inputs(reveals))
+        for block in self._blocks():
+            hidden = block(hidden, sizes)
+        count = torch.repeat_interleave(torch.arange(1, len(sizes) + 1), torch.tensor(sizes)).to(hidden)
+        mean = _running_sum(hidden, sizes) / count.unsqueeze(-1)
+        return self.logits(mean), torch.cat([hidden, mean], -1)
 
     def _blocks(self) -> list[_Block]:
         return list(self.blocks)  # type: ignore[arg-type]
 
 
 class _Block(nn.Module):
-    """x + dropout(GELU(causal convolution of x))."""
+    """x + dropout(GELU(causal convolution of x)).
+
+    The convolution is three linear maps of the inputs at lags 0, d and 2d. In the packed order a lag is a shift of whole rows,
+    so there is nothing to transpose: a third cheaper than ``conv1d`` on this machine, and no padding.
+    """
 
     def __init__(self, width: int, dilation: int, dropout: float) -> None:
         super().__init__()
         self.dilation = dilation
         self.reach = (_KERNEL - 1) * dilation
-        self.conv = nn.Conv1d(width, width, _KERNEL, dilation=dilation)
+        self.conv = nn.Linear(_KERNEL * width, width)
         self.drop = nn.Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "B W T"]) -> Float[Tensor, "B W T"]:
-        padded: Tensor = F.pad(x, (self.reach, 0))
-        out: Tensor = x + self.drop(F.gelu(self.conv(padded)))
-        return out
+    def forward(self, x: Float[Tensor, "N W"], sizes: tuple[int, ...]) -> Float[Tensor, "N W"]:
+        taps = [_lag(x, sizes, self.dilation * i) for i in reversed(range(_KERNEL))]
+        return self._act(x, torch.cat(taps, -1))
 
     def step(self, x: Float[Tensor, "B W"], past: Float[Tensor, "B R W"]) -> tuple[Tensor, Tensor]:
         """The same at one step; ``past`` holds the last ``reach`` inputs, oldest first."""
         window = torch.cat([past, x.unsqueeze(1)], 1)
-        taps = window[:, :: self.dilation].transpose(1, 2)
-        out = F.linear(taps.flatten(1), self.conv.weight.flatten(1), self.conv.bias)
-        return x + self.drop(F.gelu(out)), window[:, 1:]
+        return self._act(x, window[:, :: self.dilation].flatten(1)), window[:, 1:]
+
+    def _act(self, x: Tensor, taps: Tensor) -> Tensor:
+        out: Tensor = x + self.drop(F.gelu(self.conv(taps)))
+        return out
 
 
-def _length_groups(lengths: Int[Tensor, " B"], slack: float = 0.125) -> list[tuple[Int[Tensor, " G"], int]]:
-    """Rows of similar length, with the longest of each group: no row is padded by more than ``slack`` of that, or 2 steps."""
-    ranked, rows = torch.sort(lengths, descending=True, stable=True)
-    groups: list[tuple[Tensor, int]] = []
-    start, values = 0, ranked.tolist()
-    for i, value in enumerate([*values, -1]):
-        longest = values[start]
-        if value < longest - max(2, int(slack * longest)):
-            groups.append((rows[start:i], longest))
-            start = i
-    return groups
+def _lag(x: Float[Tensor, "N W"], sizes: tuple[int, ...], lag: int) -> Float[Tensor, "N W"]:
+    """The rows of the same series ``lag`` steps earlier; 0 before the first step."""
+    if lag == 0:
+        return x
+    if sizes[0] == sizes[-1]:
+        start = min(lag, len(sizes)) * sizes[0]
+        return torch.cat([x.new_zeros(start, x.shape[1]), x[: len(x) - start]])
+    rows = torch.split(x, list(sizes))  # one node in the graph, where slices would be one each
+    before = x.new_zeros(sum(sizes[:lag]), x.shape[1])
+    return torch.cat([before, *(rows[t - lag][: sizes[t]] for t in range(lag, len(sizes)))])
+
+
+def _running_sum(x: Float[Tensor, "N W"], sizes: tuple[int, ...]) -> Float[Tensor, "N W"]:
+    """The sum over the steps so far, for each series."""
+    if sizes[0] == sizes[-1]:
+        return x.view(len(sizes), sizes[0], -1).cumsum(0).view_as(x)
+    total, out = x.new_zeros(sizes[0], x.shape[1]), []
+    for row in torch.split(x, list(sizes)):
+        total = total[: len(row)] + row
+        out.append(total)
+    return torch.cat(out)

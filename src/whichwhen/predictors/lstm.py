@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from whichwhen.contracts import Predictor
 from whichwhen.predictors._inputs import RevealInput
@@ -32,7 +33,7 @@ class LSTMPredictor(Predictor):
         super().__init__()
         self.context_size = width
         self.inputs = RevealInput(n_features, horizon, time_features)
-        self.lstm = nn.LSTM(self.inputs.width, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+        self.lstm = nn.LSTM(self.inputs.width, width, layers, dropout=dropout if layers > 1 else 0.0)
         self.head = nn.Sequential(nn.Linear(width, head), nn.ReLU()) if head else nn.Identity()
         self.logits = nn.Linear(head or width, n_classes)
 
@@ -44,21 +45,20 @@ class LSTMPredictor(Predictor):
     def step(self, reveal: Reveal, state: State) -> tuple[Float[Tensor, "B C"], Float[Tensor, "B H"], State]:
         """One step of all layers."""
         layered = tuple(state[name].transpose(0, 1).contiguous() for name in ("hidden", "cell"))
-        out, (hidden, cell) = self.lstm(self.inputs(reveal).unsqueeze(1), layered)
-        context = out[:, 0]
+        out, (hidden, cell) = self.lstm(self.inputs(reveal).unsqueeze(0), layered)
+        context = out[0]
         return (
             self.logits(self.head(context)),
             context,
             {"hidden": hidden.transpose(0, 1), "cell": cell.transpose(0, 1)},
         )
 
-    def sequence(self, reveals: Reveal, lengths: Int[Tensor, " B"]) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B T H"]]:
-        """All steps at once, on packed series: nothing is computed on padding."""
-        steps = reveals.values.shape[1]
-        packed = pack_padded_sequence(self.inputs(reveals), lengths.cpu(), batch_first=True, enforce_sorted=False)
-        out, _ = self.lstm(packed)
-        logits = self.logits(self.head(out.data))
-        padded = [
-            pad_packed_sequence(out._replace(data=data), batch_first=True, total_length=steps)[0] for data in (logits, out.data)
-        ]
-        return padded[0], padded[1]
+    def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N H"]]:
+        """All steps at once; nothing is computed on padding."""
+        inputs = self.inputs(reveals)
+        if sizes[0] == sizes[-1]:
+            out, _ = self.lstm(inputs.view(len(sizes), sizes[0], -1))
+            context = out.reshape(len(inputs), -1)
+        else:
+            context = self.lstm(PackedSequence(inputs, torch.tensor(sizes)))[0].data
+        return self.logits(self.head(context)), context

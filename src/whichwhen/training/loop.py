@@ -5,26 +5,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whichwhen import keyed
-from whichwhen.contracts import Acquirer
+from whichwhen.allocator import keep_freed_memory
 from whichwhen.data.store import Dataset
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import evaluate
 from whichwhen.model import Model
-from whichwhen.rollout import Policy, roll_out
+from whichwhen.noise import Generator, NoisePool
+from whichwhen.rollout import roll_out
 from whichwhen.selection import HardTopK, make_selector
-from whichwhen.specs import RunSpec, TrainingSpec
+from whichwhen.specs import TrainingSpec
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
+from whichwhen.training.detached import roll_out_detached
 from whichwhen.training.objectives import EndToEnd, Objective
-from whichwhen.types import Scores, State, View, tree_map
+from whichwhen.types import Batch, Rollout
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,10 @@ def fit(
         device: where to compute.
         on_epoch: called after each epoch, for checkpoints and progress.
     """
-    spec = model.card.spec
-    settings = spec.training
+    keep_freed_memory()
+    settings = model.card.spec.training
     objective = objective or EndToEnd(settings.step_loss)
-    policy = training_policy(model.policy, spec)
+    run = training_loop(model)
     for module in model.modules().values():
         module.to(device)
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
@@ -92,7 +94,7 @@ def fit(
 
     while len(state.history) < settings.epochs and not _out_of_patience(state, settings):
         epoch = len(state.history) + 1
-        minimised, loss, accuracy = _run_epoch(policy, data, spec, objective, optimizer, parameters, epoch, device)
+        minimised, loss, accuracy = _run_epoch(model, run, data, objective, optimizer, parameters, epoch, device)
         scores = evaluate(model.policy, data.validation, device=device).metrics
         state.cpu_seconds = spent_before + time.process_time() - started
         record = EpochRecord(
@@ -116,30 +118,12 @@ def fit(
     return state
 
 
-def training_policy(policy: Policy, spec: RunSpec) -> Policy:
-    """The policy as it is in training: what learns selects with noise and a gradient, what doesn't as in evaluation."""
-    if not policy.acquirer.learns:
-        return policy.with_selector(HardTopK())
-    acquirer = policy.acquirer if spec.training.gradient == "full" else DetachedView(policy.acquirer)
-    return replace(policy, acquirer=acquirer, selector=make_selector(spec.selector))
-
-
-class DetachedView(Acquirer):
-    """An acquirer whose inputs carry no gradient: it learns from what its requests bring to the predictor, and not from
-    how they change what it sees itself later on. That path is long, and its noise drowns the rest.
-    """
-
-    def __init__(self, inner: Acquirer) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def init(self, keys: Int[Tensor, " B"]) -> State:
-        """As inside."""
-        return self.inner.init(keys)
-
-    def step(self, view: View, state: State) -> tuple[Scores, State]:
-        """As inside, cut off from the past."""
-        return self.inner.step(tree_map(torch.Tensor.detach, view), tree_map(torch.Tensor.detach, state))
+def training_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
+    """The loop as training runs it: what learns selects with noise and a gradient, what doesn't as in evaluation."""
+    spec, policy = model.card.spec, model.policy
+    policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
+    full = spec.training.gradient == "full" and policy.acquirer.learns
+    return partial(roll_out if full else roll_out_detached, policy)
 
 
 def learning_rate(settings: TrainingSpec, progress: float) -> float:
@@ -150,9 +134,9 @@ def learning_rate(settings: TrainingSpec, progress: float) -> float:
 
 
 def _run_epoch(
-    policy: Policy,
+    model: Model,
+    run: Callable[[Batch, Generator], Rollout],
     data: Dataset,
-    spec: RunSpec,
     objective: Objective,
     optimizer: torch.optim.Optimizer,
     parameters: list[nn.Parameter],
@@ -160,17 +144,19 @@ def _run_epoch(
     device: torch.device | str,
 ) -> tuple[float, float, float]:
     """One pass over the training series: means of the objective, the last prediction's loss and its accuracy."""
+    spec = model.card.spec
     settings = spec.training
-    noise = torch.Generator(device).manual_seed(keyed.stream_seed(spec.seed, "noise", epoch))
+    draws = min(len(data.train.values) * len(model.policy.menu.orders), 1 << 22)
+    noise = NoisePool(keyed.stream_seed(spec.seed, "noise", epoch), draws)
     totals = np.zeros(3)
     batches = list(_batches(len(data.train), settings.batch_size, keyed.stream_seed(spec.seed, "shuffle", epoch)))
-    for module in (policy.acquirer, policy.predictor):
+    for module in model.modules().values():
         module.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed.stream_seed(spec.seed, "dropout", epoch))
         for i, rows in enumerate(batches):
             known = data.train.hindsight(rows, device, salt=epoch)
-            record = roll_out(policy, known.batch, noise)
+            record = run(known.batch, noise)
             loss = objective.loss(record, known)
             value = float(loss.detach())
             if not math.isfinite(value):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
@@ -36,10 +35,8 @@ class EndToEnd(Objective):
         final = F.cross_entropy(record.final_logits, hindsight.labels)
         if not self.step_loss:
             return final
-        steps = record.logits.shape[1]
-        at = torch.arange(steps, device=final.device)
-        later = record.valid & (at >= (record.lengths // 2).unsqueeze(1))
-        labels = hindsight.labels.unsqueeze(1).expand(-1, steps)
-        each = F.cross_entropy(record.logits[later], labels[later], reduction="none")
-        per_series = torch.zeros_like(later, dtype=each.dtype).masked_scatter(later, each).sum(1) / later.sum(1)
-        return final + self.step_loss * per_series.mean()
+        series = record.series_by_row
+        later = record.time_by_row >= (record.lengths // 2)[series]
+        each = F.cross_entropy(record.logits_by_row, hindsight.labels[series], reduction="none")
+        share = later / ((record.lengths + 1) // 2)[series]  # of its series' later steps
+        return final + self.step_loss * (each * share).sum() / len(record.lengths)

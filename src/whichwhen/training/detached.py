@@ -1,0 +1,89 @@
+"""The loop at nearly the price of the predictor alone.
+
+The acquirer walks through the series without the predictor, then the predictor reads the whole series at once. What the
+acquirer saw carries no gradient, so it learns from what its requests bring to the predictor, and not from how they change what
+it sees itself later on: that path is as long as the series, and its noise drowns the rest. It is also what rewards measuring
+something now in order to order better later: tasks of that kind need ``gradient="full"``.
+
+Requests are those of the plain loop, to the bit: it is the same loop. The gradient is that of the plain loop with the
+acquirer's inputs detached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from whichwhen.contracts import Acquirer, Predictor
+from whichwhen.noise import Generator
+from whichwhen.rollout import Policy, roll_out
+from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View
+
+
+def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
+    """As :func:`roll_out`, with the acquirer's inputs detached and the predictor run once over whole series."""
+    acquirer = policy.acquirer
+    reader: Predictor = WithoutGradient(policy.predictor) if acquirer.reads_context else Unread(policy.predictor)
+    record = roll_out(replace(policy, acquirer=DetachedView(acquirer), predictor=reader), batch, generator)
+    logits, _ = policy.predictor.packed(record.flat(lambda step: step.reveal), record.sizes)
+    return replace(record, flat_logits=logits)
+
+
+class DetachedView(Acquirer):
+    """An acquirer whose inputs carry no gradient; its own state does."""
+
+    def __init__(self, inner: Acquirer) -> None:
+        super().__init__()
+        self.inner = inner
+        self.reads_context = inner.reads_context
+
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """As inside."""
+        return self.inner.init(keys)
+
+    def step(self, view: View, state: State) -> tuple[Scores, State]:
+        """As inside, cut off from what brought the values here."""
+        seen = view.reveal
+        reveal = Reveal(seen.values.detach(), seen.mask.detach(), seen.age, seen.time)
+        return self.inner.step(View(reveal, view.allowance, view.context.detach(), view.time), state)
+
+
+class _Reader(Predictor):
+    """Stands in for a predictor while the acquirer walks; the real one reads everything afterwards."""
+
+    def __init__(self, inner: Predictor) -> None:
+        super().__init__()
+        self.inner = inner
+        self.context_size = inner.context_size
+
+    def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        return self.inner.packed(reveals, sizes)
+
+
+class Unread(_Reader):
+    """Says nothing: for acquirers that do not look at the context."""
+
+    def init(self, size: int) -> tuple[Tensor, State]:
+        """An empty context."""
+        return torch.zeros(size, 0), {}
+
+    def step(self, reveal: Reveal, state: State) -> tuple[Tensor, Tensor, State]:
+        """No logits, no context."""
+        nothing = reveal.values.detach()[:, :0]
+        return nothing, nothing, state
+
+
+class WithoutGradient(_Reader):
+    """Steps, but leaves no trace in the graph: for acquirers that look at the context."""
+
+    def init(self, size: int) -> tuple[Tensor, State]:
+        """As inside."""
+        return self.inner.init(size)
+
+    @torch.no_grad()
+    def step(self, reveal: Reveal, state: State) -> tuple[Tensor, Tensor, State]:
+        """As inside."""
+        return self.inner.step(reveal, state)
