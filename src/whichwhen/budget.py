@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
@@ -23,16 +24,13 @@ _EPS = 1e-6  # room for rounding when costs are added up
 
 @dataclass(frozen=True)
 class Ledger:
-    """A budget's running state for B series.
+    """A budget's running state for B series. What is pending and when an order may be asked again will stand here, too.
 
     Attributes:
         spent: what has been charged so far, the request under way included.
-        last: the step that each order was last requested for; -1 = never. With the menu this tells what is pending and
-            when an order may be asked again.
     """
 
     spent: Float[Tensor, " B"]
-    last: Float[Tensor, "B K"]
 
 
 class Budget(ABC):
@@ -46,9 +44,9 @@ class Budget(ABC):
     def check(self, menu: Menu) -> None:
         """Raise :class:`SpecError` where this budget makes no sense for a menu."""
 
-    def init(self, size: int, menu: Menu, device: torch.device | str = "cpu") -> Ledger:
+    def init(self, size: int, device: torch.device | str = "cpu") -> Ledger:
         """The ledger of ``size`` series before the first request."""
-        return Ledger(spent=torch.zeros(size, device=device), last=torch.full((size, len(menu.orders)), -1.0, device=device))
+        return Ledger(spent=torch.zeros(size, device=device))
 
     def charge(
         self,
@@ -58,9 +56,7 @@ class Budget(ABC):
         time: Int[Tensor, " B"],
     ) -> Ledger:
         """The ledger after a request for the step ``time`` that costs ``cost``."""
-        # lerp by 0 or 1 is exact, and one pass
-        last = torch.lerp(ledger.last, time.to(ledger.last.dtype).unsqueeze(-1), request)
-        return Ledger(spent=ledger.spent + cost, last=last)
+        return Ledger(spent=ledger.spent + cost)
 
 
 @dataclass(frozen=True)
@@ -81,13 +77,7 @@ class PerStep(Budget):
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """``amount`` for everyone, on any order that it can pay for."""
-        amount = torch.full_like(ledger.spent, self.amount)
-        if menu.same_cost is None:
-            payable = torch.from_numpy(menu.costs <= self.amount + _EPS).to(ledger.last.device)
-            return Allowance(amount, payable.expand_as(ledger.last))
-        count = min(math.floor(self.amount / menu.same_cost + _EPS), len(menu.orders))
-        anything = torch.ones((), dtype=torch.bool, device=ledger.last.device).expand_as(ledger.last)
-        return Allowance(amount, anything, count)
+        return _same_for_all(self.amount, menu, ledger.spent.shape[0], ledger.spent.device)
 
 
 @dataclass(frozen=True)
@@ -99,4 +89,15 @@ class Unlimited(Budget):
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """The price of the whole menu."""
-        return PerStep(float(menu.costs.sum())).allow(ledger, reveal, menu)
+        return _same_for_all(float(menu.costs.sum()), menu, ledger.spent.shape[0], ledger.spent.device)
+
+
+@lru_cache(maxsize=1024)
+def _same_for_all(amount: float, menu: Menu, size: int, device: torch.device) -> Allowance:
+    """The same amount for each series, on any order that it can pay for. Made once for each size: nobody writes to it."""
+    amounts = torch.full((size,), amount, device=device)
+    payable = torch.from_numpy(menu.costs <= amount + _EPS).to(device).expand(size, len(menu.orders))
+    count = None
+    if menu.same_cost is not None:
+        count = min(math.floor(amount / menu.same_cost + _EPS), len(menu.orders))
+    return Allowance(amounts, payable, count)

@@ -111,6 +111,18 @@ class DemoArgs(_ComputeArgs):
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
 
 
+class BenchArgs(BaseModel):
+    """Measure what acquisition costs beside the bare predictor; exit code 1 where a limit is missed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    json_: Annotated[bool, tyro.conf.arg(name="json"), tyro.conf.FlagCreatePairsOff] = Field(
+        False, description="Print one JSON document instead of tables."
+    )
+    rounds: int = Field(9, description="Turns that each of the ways takes.")
+    out: Path | None = Field(None, description="Write the JSON document to this file, too.")
+
+
 def run_data(args: DataArgs) -> None:
     """``whichwhen data``."""
     from rich.table import Table
@@ -313,12 +325,37 @@ def run_demo(args: DemoArgs) -> None:
     console.print(f"figures: {pattern} and {curves}\nruns:    {args.out}", highlight=False)
 
 
-VERBS: dict[str, tuple[type[_Args], Callable[[Any], None]]] = {
+def run_bench(args: BenchArgs) -> None:
+    """``whichwhen bench``."""
+    if args.rounds < 1:
+        raise SpecError(f"rounds is {args.rounds}", expected="at least 1")
+    import torch
+
+    torch.set_num_threads(1)
+    from whichwhen.experiments.bench import run_benchmarks
+    from whichwhen.files import write_json
+    from whichwhen.reports.tables import benchmark_table
+
+    progress = _console(stderr=True)
+    document = run_benchmarks(args.rounds, lambda line: None if args.json_ else progress.print(line, highlight=False))
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(args.out, document)
+    if args.json_:
+        _print_json(document)
+    else:
+        _console().print(benchmark_table(document))
+    if document["missed"]:
+        raise _MissedError("\n".join(f"missed: {line}" for line in document["missed"]))
+
+
+VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "data": (DataArgs, run_data),
     "train": (TrainArgs, run_train),
     "evaluate": (EvaluateArgs, run_evaluate),
     "plot": (PlotArgs, run_plot),
     "demo": (DemoArgs, run_demo),
+    "bench": (BenchArgs, run_bench),
 }
 
 
@@ -326,8 +363,12 @@ class _StoppedError(Exception):
     """The user pressed Ctrl-C; the message says how to go on."""
 
 
+class _MissedError(Exception):
+    """A benchmark's limit was not kept."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Exit code 0: done; 2: a user's mistake, said in one line; 130: stopped by Ctrl-C."""
+    """Entry point. Exit codes: 0 done, 1 a benchmark missed a limit, 2 a user's mistake (said in one line), 130 Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
@@ -344,6 +385,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(tyro.cli(arguments, prog=f"whichwhen {verb}", args=rest, default=default))
     except WhichwhenError as error:
         return _fail(str(error), type(error).__name__, "--json" in rest)
+    except _MissedError as missed:
+        print(missed, file=sys.stderr)
+        return 1
     except _StoppedError as stop:
         print(stop, file=sys.stderr)
         return 130

@@ -76,6 +76,13 @@ class Menu:
         for order in self.orders:
             _check_order(order, self._column)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.features, self.orders))
+
     @classmethod
     def one_per_feature(cls, features: Iterable[Feature]) -> Menu:
         """The paper's menu: each feature an order of its own, at cost 1, with turnaround 1."""

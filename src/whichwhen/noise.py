@@ -21,13 +21,14 @@ class NoisePool:
         self._places = np.random.default_rng(seed)
         uniform = self._places.random(max(size, 1 << 16), dtype=np.float32)
         self._values = _gumbel_(torch.from_numpy(uniform))
+        self._size = len(uniform)
 
     def take(self, shape: tuple[int, ...] | torch.Size) -> Tensor:
         """A window of the pool as a tensor of this shape; it is shared, so it must not be written to."""
         count = math.prod(shape)
-        if 2 * count > len(self._values):
+        if 2 * count > self._size:
             return _gumbel_(torch.from_numpy(self._places.random(shape, dtype=np.float32)))
-        start = int(self._places.integers(len(self._values) - count + 1))
+        start = int(self._places.integers(self._size - count + 1))
         return self._values[start : start + count].view(shape)
 
 

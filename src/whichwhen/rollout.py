@@ -53,18 +53,20 @@ class Policy:
 
     def costs(self, device: torch.device) -> Float[Tensor, " K"]:
         """Cost of each order."""
-        costs: Tensor = self._costs  # type: ignore[attr-defined]
-        return costs.to(device)
+        return _on(self._costs, device)  # type: ignore[attr-defined]
 
     def zero(self, device: torch.device) -> Float[Tensor, ""]:
         """0, the age of whatever is sampled and delivered at the same step."""
-        zero: Tensor = self._zero  # type: ignore[attr-defined]
-        return zero.to(device)
+        return _on(self._zero, device)  # type: ignore[attr-defined]
 
     def asked(self, request: Float[Tensor, "B K"]) -> Float[Tensor, "B F"]:
         """1 for each feature that a request reveals, with the request's gradient."""
         reveals: Tensor | None = self._reveals  # type: ignore[attr-defined]
         return request if reveals is None else (request @ reveals.to(request.device)).clamp(max=1.0)
+
+
+def _on(tensor: Tensor, device: torch.device) -> Tensor:
+    return tensor if tensor.device == device else tensor.to(device)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def begin(policy: Policy, keys: Int[Tensor, " B"], generator: Generator | None =
     """Before the first step: fresh states and the initial request, made on nothing but the budget."""
     size = len(keys)
     context, predictor_state = policy.predictor.init(size)
-    ledger = policy.budget.init(size, policy.menu, keys.device)
+    ledger = policy.budget.init(size, keys.device)
     nothing = Reveal.nothing(size, len(policy.menu.features), keys.device)
     return _place_order(policy, nothing, context, predictor_state, policy.acquirer.init(keys), ledger, generator)
 
@@ -126,7 +128,7 @@ def _place_order(
 
 def measure(policy: Policy, batch: Batch, selection: Selection, t: int) -> Reveal:
     """What a request for step t brings from a recorded batch: the requested values that the record holds."""
-    n = len(selection.request)
+    n = selection.request.shape[0]
     mask = policy.asked(selection.relaxed)
     if not batch.complete:
         mask = mask * batch.observed[:n, t]
@@ -155,7 +157,7 @@ def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -
     for t in range(length_list[0]):
         while length_list[n - 1] <= t:
             n -= 1
-        if n < len(state.cost):
+        if n < state.cost.shape[0]:
             state = narrow(state, n)
         reveal = measure(policy, batch, state.selection, t)
         before = state
@@ -168,12 +170,12 @@ def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -
 def inference(policy: Policy) -> Iterator[None]:
     """No gradients and no dropout within; afterwards the models are in the mode they were in."""
     modules: tuple[nn.Module, ...] = (policy.acquirer, policy.predictor)
-    modes = [module.training for module in modules]
-    for module in modules:
+    training = [module for module in modules if module.training]
+    for module in training:
         module.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.train(mode)
+        for module in training:
+            module.train()

@@ -41,7 +41,7 @@ class HardTopK(Selector):
     ) -> Selection:
         """Take the highest scores; no noise, no gradient."""
         ranking = scores.values.detach()
-        request, _ = take_highest(ranking, allowance, costs)
+        request, _, _ = take_highest(ranking, allowance, costs)
         return Selection(request, request, ranking)
 
 
@@ -71,10 +71,11 @@ class GumbelTopK(Selector):
         if allowance.count is None:
             perturbed = perturbed.masked_fill(~allowance.feasible, -torch.inf)
         ranking = perturbed.detach()
-        request, threshold = take_highest(ranking, allowance, costs)
+        request, lowest, highest = take_highest(ranking, allowance, costs)
         relaxed = request
         if perturbed.requires_grad:
-            soft = torch.sigmoid((perturbed - threshold) / self.temperature)
+            margin = perturbed - threshold(lowest, highest)
+            soft = torch.sigmoid(margin if self.temperature == 1 else margin / self.temperature)
             relaxed = request + (soft - soft.detach())
         return Selection(request, relaxed, ranking, noise)
 
@@ -136,10 +137,11 @@ def make_selector(spec: SelectorSpec) -> Selector:
     return SequentialGumbel(spec.temperature, spec.repeat)
 
 
-def take_highest(
-    ranking: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]
-) -> tuple[Float[Tensor, "*B K"], Float[Tensor, "*B 1"]]:
-    """The request for the highest that fit, and the threshold midway between the last taken and the best that was not."""
+Edges = tuple[Float[Tensor, "*B K"], Float[Tensor, "*B 1"], Float[Tensor, "*B 1"]]
+
+
+def take_highest(ranking: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]) -> Edges:
+    """The request for the highest that fit, the lowest taken (inf if none), the highest left (-inf if none)."""
     quick = _take_count(ranking, allowance.count) if allowance.count is not None else None
     if quick is not None:
         return quick
@@ -147,31 +149,36 @@ def take_highest(
     left = (request == 0) & allowance.feasible & (ranking > -torch.inf)
     lowest = ranking.masked_fill(request == 0, torch.inf).amin(-1, keepdim=True)
     highest = ranking.masked_fill(~left, -torch.inf).amax(-1, keepdim=True)
-    threshold = (lowest + highest) / 2
-    # nothing left to take, or nothing taken: stand one below, or one above, what there is
-    threshold = torch.where(torch.isinf(highest), lowest - 1, threshold)
-    threshold = torch.where(torch.isinf(lowest), highest + 1, threshold)
-    return request, torch.nan_to_num(threshold, nan=0.0, posinf=0.0, neginf=0.0)
+    return request, lowest, highest
 
 
-def _take_count(ranking: Float[Tensor, "*B K"], count: int) -> tuple[Tensor, Tensor] | None:
+def threshold(lowest: Float[Tensor, "*B 1"], highest: Float[Tensor, "*B 1"]) -> Float[Tensor, "*B 1"]:
+    """Midway between what was taken and what was not; where one is missing, one below or above the other."""
+    middle = (lowest + highest) / 2
+    if bool(torch.isfinite(middle).all()):
+        return middle
+    middle = torch.where(torch.isinf(highest), lowest - 1, middle)
+    middle = torch.where(torch.isinf(lowest), highest + 1, middle)
+    return torch.nan_to_num(middle, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _take_count(ranking: Float[Tensor, "*B K"], count: int) -> Edges | None:
     """The ``count`` highest of each row, all orders being feasible at one cost; None where ties or -inf need a closer look."""
     width = ranking.shape[-1]
     if not 0 < count < width:
         return None
     if ranking.device.type == "cpu":
         rows = np.sort(ranking.numpy(), axis=-1)  # vectorised in numpy: five times as fast as torch.topk here
-        last, next_ = rows[..., width - count, None], rows[..., width - count - 1, None]
-        if not ((last > next_) & (next_ > -np.inf)).all():
+        taken, left = rows[..., -count, None], rows[..., -count - 1, None]
+        if not (taken > left).all() or left.min() == -np.inf:
             return None
-        edge, threshold = torch.from_numpy(last), torch.from_numpy((last + next_) / 2)
+        lowest, highest = torch.from_numpy(taken), torch.from_numpy(left)
     else:
         top = torch.topk(ranking, count + 1).values
-        edge, below = top[..., count - 1, None], top[..., count, None]
-        if not bool(((edge > below) & (below > -torch.inf)).all()):
+        lowest, highest = top[..., count - 1, None], top[..., count, None]
+        if not bool(((lowest > highest) & (highest > -torch.inf)).all()):
             return None
-        threshold = (edge + below) / 2
-    return torch.ge(ranking, edge, out=torch.empty_like(ranking)), threshold
+    return torch.ge(ranking, lowest, out=torch.empty_like(ranking)), lowest, highest
 
 
 def greedy_fill(scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]) -> Float[Tensor, "*B K"]:

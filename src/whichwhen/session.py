@@ -93,8 +93,8 @@ class Session:
         return Outcome(self.time - 1, self.classes[best], dict(zip(self.classes, shares, strict=True)), self.request, cost)
 
     def _reveal(self, values: Mapping[str, float]) -> Reveal:
-        scaled = torch.zeros(1, len(self._columns))
-        mask = torch.zeros_like(scaled)
+        scaled = np.zeros((1, len(self._columns)), dtype=np.float32)
+        mask = np.zeros_like(scaled)
         for name, value in values.items():
             if name not in self._columns:
                 near = difflib.get_close_matches(name, self._columns, n=1)
@@ -116,7 +116,7 @@ class Session:
             column = self._columns[name]
             scaled[0, column] = (number - self._mean[column]) / self._std[column]
             mask[0, column] = 1.0
-        return Reveal(scaled, mask, torch.zeros_like(mask), torch.tensor([self.time]))
+        return Reveal(torch.from_numpy(scaled), torch.from_numpy(mask), torch.zeros(scaled.shape), torch.tensor([self.time]))
 
     def save(self, path: Path | str) -> None:
         """Write where the session stands. The model is not part of it."""

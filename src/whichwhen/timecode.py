@@ -7,7 +7,6 @@ import math
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 
 
 class TimeCode(nn.Module):
@@ -28,7 +27,7 @@ class TimeCode(nn.Module):
 
     def forward(self, time: Int[Tensor, "*B"]) -> Float[Tensor, "*B W"]:
         """``[..., width]`` for each step."""
-        return functional.embedding(time.clamp(max=len(self.table) - 1), self.table)
+        return torch.embedding(self.table, time.clamp(max=4 * self.horizon))
 
     def _code(self, time: Int[Tensor, "*B"]) -> Float[Tensor, "*B W"]:
         share = time.to(torch.get_default_dtype()).unsqueeze(-1) / self.horizon

@@ -30,3 +30,32 @@ def results_table(results: Mapping[str, Mapping[str, Any]], title: str) -> Table
 def share(value: float | None) -> str:
     """A share as a percentage; a dash where there is none."""
     return "–" if value is None else f"{100 * value:.0f} %"
+
+
+def benchmark_table(document: Mapping[str, Any]) -> Table:
+    """What ``whichwhen bench`` measured, against its limits."""
+    table = Table(title="CPU time and memory, as ratios", title_justify="left")
+    table.add_column("what")
+    for name in ("measured", "limit"):
+        table.add_column(name, justify="right")
+
+    def limit(value: float | None, sign: str = "≤") -> str:
+        return "" if value is None else f"{sign} {value:g}"
+
+    for row in document["training"]:
+        name = row["setting"]["name"]
+        table.add_row(f"fast ÷ bare: {name}", f"{row['ratio']:.2f}", limit(row["setting"]["limit"]))
+        if "literal_to_fast" in row:
+            table.add_row(f"literal ÷ fast: {name}", f"{row['literal_to_fast']:.2f}", limit(4.0, "≥"))
+    evaluation = document["evaluation"]
+    table.add_row("evaluation ÷ plain predictor pass", f"{evaluation['ratio']:.2f}", limit(2.5))
+    table.add_row("evaluated series per CPU second", f"{evaluation['series_per_cpu_second']:.0f}", "")
+    for row in document["session"]:
+        for when in ("early", "late"):
+            seconds = row[f"{when}_cpu_seconds"]
+            table.add_row(f"session step, {row['predictor']}, {when} (CPU ms)", f"{1000 * seconds:.2f}", limit(1.0))
+    for row in document["memory"]:
+        table.add_row(f"peak memory ÷ bare: {row['setting']}", f"{row['ratio']:.2f}", limit(2.5))
+    for name, exponent in document["growth"]["exponents"].items():
+        table.add_row(f"growth exponent with {name}", f"{exponent:.2f}", limit(1.1))
+    return table
