@@ -95,7 +95,7 @@ class Unlimited(Budget):
 @lru_cache(maxsize=1024)
 def _same_for_all(amount: float, menu: Menu, size: int, device: torch.device) -> Allowance:
     """The same amount for each series, on any order that it can pay for. Made once for each size: nobody writes to it."""
-    amounts = torch.full((size,), amount, device=device)
+    amounts = torch.full((size,), float(amount), device=device)
     payable = torch.from_numpy(menu.costs <= amount + _EPS).to(device).expand(size, len(menu.orders))
     count = None
     if menu.same_cost is not None:

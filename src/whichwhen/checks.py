@@ -11,17 +11,16 @@ from torch import Tensor
 from whichwhen.budget import PerStep
 from whichwhen.contracts import Acquirer, Predictor
 from whichwhen.menu import Feature, Menu
-from whichwhen.rollout import Policy, inference, roll_out
+from whichwhen.rollout import Policy, evaluating, inference, roll_out
 from whichwhen.types import Batch, Reveal, State, tree_map
 
 
 def check_predictor(predictor: Predictor, n_features: int, n_classes: int, steps: int = 9, tolerance: float = 1e-5) -> None:
     """Shapes; step path and whole-sequence path agree; no step looks ahead; no series looks at another."""
-    predictor.eval()
     generator = torch.Generator().manual_seed(0)
     lengths = torch.tensor([steps, max(2, steps // 2), steps - 1, 2])
     reveals = _random_reveals(len(lengths), steps, n_features, generator)
-    with torch.no_grad():
+    with evaluating(predictor):
         logits, context = predictor.sequence(reveals, lengths)
         assert logits.shape == (len(lengths), steps, n_classes), f"sequence gave logits of shape {tuple(logits.shape)}"
         assert context.shape == (len(lengths), steps, predictor.context_size), "context is not context_size wide"

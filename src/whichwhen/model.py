@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from torch import Tensor
 
 from whichwhen import keyed
@@ -56,6 +56,12 @@ class Card(BaseModel):
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
+    @model_validator(mode="after")
+    def _check(self) -> Card:
+        if not len(self.features) == len(self.units) == len(self.mean) == len(self.std):
+            raise ValueError("features, units, mean and std are not of one length")
+        return self
+
     @classmethod
     def of(cls, spec: RunSpec, data: Dataset) -> Card:
         """The card of a model for a data set."""
@@ -98,7 +104,9 @@ class Model:
         }
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Put weights in their places; every name and shape must fit."""
+        """Put weights in their places; every name and shape must fit, else RuntimeError."""
+        if unknown := sorted(tensors.keys() - self.tensors().keys()):
+            raise RuntimeError(f"unknown tensor {unknown[0]}")
         for part, module in self.modules().items():
             own = {name.removeprefix(f"{part}."): value for name, value in tensors.items() if name.startswith(f"{part}.")}
             module.load_state_dict(own)
@@ -110,7 +118,10 @@ class Model:
             return
         missing = [name for name in own if name not in set(names)]
         extra = [name for name in names if name not in set(own)]
-        if missing or extra:
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        if twice:
+            got = f"columns with {_some(twice)} more than once"
+        elif missing or extra:
             parts = [f"{what} {_some(part)}" for what, part in (("without", missing), ("with unknown", extra)) if part]
             got = f"columns {' and '.join(parts)}"
         else:

@@ -7,7 +7,7 @@ Training differs by the policy's selector, a session by where the values come fr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -167,9 +167,8 @@ def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -
 
 
 @contextmanager
-def inference(policy: Policy) -> Iterator[None]:
-    """No gradients and no dropout within; afterwards the models are in the mode they were in."""
-    modules: tuple[nn.Module, ...] = (policy.acquirer, policy.predictor)
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """No gradients and no dropout within; afterwards the modules are in the mode they were in."""
     training = [module for module in modules if module.training]
     for module in training:
         module.eval()
@@ -179,3 +178,8 @@ def inference(policy: Policy) -> Iterator[None]:
     finally:
         for module in training:
             module.train()
+
+
+def inference(policy: Policy) -> AbstractContextManager[None]:
+    """A policy's models as they are when it is used, not trained."""
+    return evaluating(policy.acquirer, policy.predictor)

@@ -19,6 +19,8 @@ from whichwhen.errors import SessionError
 from whichwhen.files import write_atomically
 from whichwhen.types import Reveal, flatten, unflatten
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -75,7 +77,7 @@ class Session:
         order = self._state.selection.order[0].tolist()
         return tuple(self.policy.menu.names[k] for k in order if k >= 0)
 
-    def observe(self, values: Mapping[str, float]) -> Outcome:
+    def observe(self, values: Mapping[str, float | None]) -> Outcome:
         """Take one step.
 
         Args:
@@ -92,7 +94,7 @@ class Session:
         best = max(range(len(shares)), key=shares.__getitem__)
         return Outcome(self.time - 1, self.classes[best], dict(zip(self.classes, shares, strict=True)), self.request, cost)
 
-    def _reveal(self, values: Mapping[str, float]) -> Reveal:
+    def _reveal(self, values: Mapping[str, float | None]) -> Reveal:
         scaled = np.zeros((1, len(self._columns)), dtype=np.float32)
         mask = np.zeros_like(scaled)
         for name, value in values.items():
@@ -103,18 +105,21 @@ class Session:
                     expected=f"names of the model's {len(self._columns)} features",
                     do=f"did you mean {near[0]!r}?" if near else "see the model's features",
                 )
-            if value is None or (isinstance(value, float) and math.isnan(value)):
+            if value is None:
                 continue
             try:
                 number = float(value)
             except (TypeError, ValueError):
                 number = math.inf
-            if not math.isfinite(number):
+            if math.isnan(number):
+                continue
+            column = self._columns[name]
+            scaled_number = (number - self._mean[column]) / self._std[column]
+            if not abs(scaled_number) < _LARGEST:
                 raise SessionError(
                     f"{value!r} for feature {name!r}", expected="a finite number, or NaN where nothing was measured"
                 )
-            column = self._columns[name]
-            scaled[0, column] = (number - self._mean[column]) / self._std[column]
+            scaled[0, column] = scaled_number
             mask[0, column] = 1.0
         return Reveal(torch.from_numpy(scaled), torch.from_numpy(mask), torch.zeros(scaled.shape), torch.tensor([self.time]))
 
@@ -130,13 +135,14 @@ class Session:
         try:
             with safe_open(str(path), "pt") as file:
                 facts = json.loads((file.metadata() or {})["session"])
+                time, cost, fingerprint = int(facts["time"]), float(facts["total_cost"]), str(facts["fingerprint"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
             state = unflatten(self._state, tensors)
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+        except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
             raise SessionError(f"{path} is not a saved session ({error})", expected="a file from Session.save") from error
-        if facts["fingerprint"] != self.fingerprint:
+        if fingerprint != self.fingerprint:
             raise SessionError(
-                f"{path} belongs to model {facts['fingerprint']!r}, this is {self.fingerprint!r}",
+                f"{path} belongs to model {fingerprint!r}, this is {self.fingerprint!r}",
                 expected="a session of the same model",
             )
-        self._state, self.time, self.total_cost = state, facts["time"], facts["total_cost"]
+        self._state, self.time, self.total_cost = state, time, cost

@@ -136,7 +136,7 @@ class Selection:
     request: Float[Tensor, "*B K"]
     relaxed: Float[Tensor, "*B K"]
     ranking: Float[Tensor, "*B K"]
-    noise: Float[Tensor, "*B ..."] | None = None
+    noise: Float[Tensor, "..."] | None = None
 
     @property
     def order(self) -> Int[Tensor, "*B S"]:
@@ -276,12 +276,14 @@ class Rollout:
 
 
 def tree_map(fn: Callable[[Tensor], Tensor], record: R) -> R:
-    """The same record with ``fn`` applied to each tensor in it, through nested dataclasses and dicts."""
+    """The same record with ``fn`` applied to each tensor in it, through nested dataclasses, dicts and tuples."""
     out: Any
     if isinstance(record, Tensor):
         out = fn(record)
     elif isinstance(record, dict):
         out = {name: tree_map(fn, part) for name, part in record.items()}
+    elif isinstance(record, tuple):
+        out = tuple(tree_map(fn, part) for part in record)
     elif dataclasses.is_dataclass(record) and not isinstance(record, type):
         out = dataclasses.replace(
             record,

@@ -159,4 +159,5 @@ def _read(path: Path) -> RawPart:
         ) from error
     if len(series) == 0:
         raise DataError(f"{path} holds no series", expected="at least one", do="get the file again")
-    return RawPart([np.asarray(one, dtype=np.float32).T for one in series], np.asarray(labels).astype(str))
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused with its place
+        return RawPart([np.asarray(one, dtype=np.float32).T for one in series], np.asarray(labels).astype(str))

@@ -170,7 +170,20 @@ def _archive(
     transform: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> _Parts:
     raw = archives.load_archive(name, folder)
-    classes = _sorted_classes(np.concatenate([part.labels for part in raw.values()]))
+    classes = _sorted_classes(raw["train"].labels)
+    if strange := set(raw["test"].labels.tolist()) - set(classes):
+        raise DataError(
+            f"{name}: label {min(strange)!r} in the test part, which no training series has",
+            expected=f"one of {', '.join(classes)}",
+            do="get the files again; one may be cut short",
+        )
+    widths = {source: {one.shape[1] for one in part.series} for source, part in raw.items()}
+    if len(widths["train"] | widths["test"]) > 1:
+        raise DataError(
+            f"{name}: {_numbers(widths['train'])} features in the training part, {_numbers(widths['test'])} in the test part",
+            expected="the same features in all series",
+            do="get the files again",
+        )
     position = {label: i for i, label in enumerate(classes)}
     sets = {}
     for source, part in raw.items():
@@ -180,6 +193,10 @@ def _archive(
         together = groups(labels) if groups and source == "train" else None
         sets[source] = SeriesSet.from_list(series, labels, features, source, together)
     return _Parts(sets["train"], sets["test"], classes)
+
+
+def _numbers(found: set[int]) -> str:
+    return " or ".join(str(number) for number in sorted(found))
 
 
 def _sorted_classes(labels: np.ndarray) -> tuple[str, ...]:

@@ -10,30 +10,38 @@ from whichwhen.errors import DataError
 
 
 def split_validation(train: SeriesSet, share: float, seed: int) -> tuple[SeriesSet, SeriesSet]:
-    """Two disjoint parts of about ``1 - share`` and ``share``, every class in both, no group in both."""
-    from sklearn.model_selection import StratifiedGroupKFold, train_test_split
+    """Two disjoint parts of about ``1 - share`` and ``share``, every class in both, no group in both.
 
-    classes, counts = np.unique(train.labels, return_counts=True)
-    if counts.min() < 2 or share * len(train) < 1:
+    Groups are taken into the second part one after the other, large ones first and otherwise by chance, while that brings
+    its classes closer to their share.
+    """
+    labels = np.unique(train.labels, return_inverse=True)[1]
+    _, group, sizes = np.unique(train.groups, return_inverse=True, return_counts=True)
+    counts = np.zeros((len(sizes), labels.max() + 1))  # [groups, classes]
+    np.add.at(counts, (group, labels), 1)
+    total = counts.sum(0)
+    rng = np.random.default_rng(keyed.stream_seed(seed, "validation"))
+    shuffled = rng.permutation(len(sizes))
+    turns = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
+
+    held = np.zeros(len(sizes), dtype=bool)
+    missing = share * total
+    for one in turns:
+        after = missing - counts[one]
+        if ((after / total) ** 2).sum() < ((missing / total) ** 2).sum():
+            held[one], missing = True, after
+    for side in (True, False):  # a class that one side lacks gets its smallest group that the other side can spare
+        for label in np.flatnonzero(counts[held == side].sum(0) == 0):
+            other = counts[held != side].sum(0)
+            spare = [
+                one for one in turns[::-1] if counts[one, label] and not ((counts[one] > 0) & (other == counts[one])).any()
+            ]
+            if spare:
+                held[spare[0]] = side
+    if share * len(train) < 1 or not (counts[held].sum(0) > 0).all() or not (counts[~held].sum(0) > 0).all():
         raise DataError(
-            f"{int(counts.min())} training series in the smallest class, {len(train)} in all",
-            expected=f"enough to hold out a share of {share:g} with every class on both sides",
-            do="use more data or another --validation",
+            f"{int(total.min())} training series in the smallest class, {len(train)} in all, in {len(sizes)} groups",
+            expected=f"every class in at least two groups, and at least one series in a share of {share:g}",
+            do="use more data or another --validation (copies of a series are one group)",
         )
-    state = keyed.stream_seed(seed, "validation") % 2**32
-    rows = np.arange(len(train))
-    if len(np.unique(train.groups)) == len(train):
-        size = max(len(classes), round(share * len(train)))
-        size = min(size, len(train) - len(classes))
-        kept, held = train_test_split(rows, test_size=size, stratify=train.labels, random_state=state)
-    else:
-        folds = min(max(2, round(1 / share)), len(np.unique(train.groups)))
-        splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=state)
-        kept, held = next(iter(splitter.split(rows, train.labels, train.groups)))
-    if not set(classes) == set(train.labels[kept]) == set(train.labels[held]):
-        raise DataError(
-            "groups that leave a class out of one side of the validation split",
-            expected="every class in at least two groups",
-            do="use more data or another --validation",
-        )
-    return train.take(np.sort(kept)), train.take(np.sort(held))
+    return train.take(np.flatnonzero(~held[group])), train.take(np.flatnonzero(held[group]))

@@ -92,7 +92,7 @@ class SeriesSet:
         lengths = self.lengths[rows]
         return replace(
             self,
-            values=np.concatenate([self.series(i) for i in rows]) if len(rows) else self.values[:0],
+            values=np.concatenate([self.series(int(i)) for i in rows]) if len(rows) else self.values[:0],
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             labels=self.labels[rows],
             ids=self.ids[rows],

@@ -66,7 +66,7 @@ class SignalTask:
             math.comb(self.steps, n) * share**n * (1 - share) ** (self.steps - n) * _phi(self.signal * math.sqrt(n))
             for n in range(self.steps + 1)
         ]
-        return Reference(0.5, _phi(self.signal * math.sqrt(self.steps)), sum(seen))
+        return Reference(0.5, _phi(self.signal * math.sqrt(self.steps)) if share else 0.5, sum(seen))
 
 
 def _phi(z: float) -> float:

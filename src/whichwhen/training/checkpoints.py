@@ -62,19 +62,21 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
     try:
         with safe_open(str(path), "pt") as file:
             facts = json.loads((file.metadata() or {})["state"])
+            owner, history = str(facts["spec_hash"]), list(facts["history"])
+            best_epoch, cpu_seconds = int(facts["best_epoch"]), float(facts["cpu_seconds"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         raise RunFolderError(f"{path} can't be read ({error})", do="delete the folder and train anew") from None
-    if facts["spec_hash"] != spec_hash:
+    if owner != spec_hash:
         raise RunFolderError(f"{path} belongs to another spec", do="restore spec.json, or train into another folder")
     groups: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
     for place, tensor in tensors.items():
         group, _, name = place.partition("/")
         groups[group][name] = tensor
     return TrainState(
-        history=facts["history"],
-        best_epoch=facts["best_epoch"],
-        cpu_seconds=facts["cpu_seconds"],
+        history=history,
+        best_epoch=best_epoch,
+        cpu_seconds=cpu_seconds,
         **groups,
     )
 

@@ -61,11 +61,11 @@ def train(
         artifacts.save_spec(out, spec)
 
     def after_epoch(state: TrainState) -> None:
-        save_checkpoint(checkpoint, state, spec.hash)
-        _write_history(out, state)
         if spec.training.save_epochs:
             (out / artifacts.EPOCHS).mkdir(exist_ok=True)
             artifacts.save_model(out / artifacts.EPOCHS / f"{len(state.history):04d}.safetensors", model)
+        save_checkpoint(checkpoint, state, spec.hash)  # last of what can't be made again
+        _write_history(out, state)
         on_epoch(state)
 
     state = fit(model, data, state=state, device=device, on_epoch=after_epoch)

@@ -1,0 +1,128 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from builders import ACQUIRERS, PREDICTORS, features_of, tiny_dataset, tiny_policy
+from whichwhen.acquirers import StaticAcquirer
+from whichwhen.budget import PerStep
+from whichwhen.contracts import Predictor
+from whichwhen.data import SeriesSet
+from whichwhen.evaluation import evaluate
+from whichwhen.menu import Menu, Order
+from whichwhen.predictors import ConvPredictor
+from whichwhen.provenance import Provenance
+from whichwhen.rollout import Policy
+from whichwhen.selection import GumbelTopK
+
+
+class Adder(Predictor):
+    """Logits (0, sum of all that was revealed so far)."""
+
+    context_size = 1
+
+    def init(self, size):
+        return torch.zeros(size, 1), {"sum": torch.zeros(size)}
+
+    def step(self, reveal, state):
+        total = state["sum"] + reveal.values.sum(-1)
+        return torch.stack([torch.zeros_like(total), total], -1), total.unsqueeze(-1), {"sum": total}
+
+    def packed(self, reveals, sizes):
+        raise NotImplementedError
+
+
+def by_hand(budget=1, menu=None):
+    """Asks for column 0 at steps 0 and 1, for column 1 from step 2 on; then for column 2."""
+    menu = menu or Menu.one_per_feature(features_of(3))
+    acquirer = StaticAcquirer(3, segments=2, horizon=4)
+    acquirer.scores.copy_(torch.tensor([[3.0, 1.0, 2.0], [1.0, 3.0, 2.0]]))
+    return Policy(menu, PerStep(budget), acquirer, Adder())
+
+
+SERIES = SeriesSet.from_list(
+    [
+        np.array([[1.0, 50, 90], [2.0, 50, 90]]),  # revealed 1 + 2 = 3
+        np.array([[-1.0, 50, 90], [0.5, 50, 90], [50, -2.0, 90]]),  # -1 + 0.5 - 2 = -2.5
+        np.array([[1.0, 50, 90], [0.0, 50, 90], [50, 1.0, 90], [50, -1.5, 90]]),  # 1 + 0 + 1 - 1.5 = 0.5
+    ],
+    np.array([1, 0, 0]),
+    features_of(3),
+)
+SHIFT = Provenance(np.array([[1, 0, 1], [1, 0, 1], [1, 0, 1], [0, 1, 1]], dtype=bool))
+
+
+def test_metrics_against_a_hand_example():
+    found = evaluate(by_hand(), SERIES, SHIFT)
+    assert found.predictions.tolist() == [1, 0, 1]
+    assert found.metrics.accuracy == pytest.approx(2 / 3)
+    losses = [math.log(1 + math.exp(-3)), math.log(1 + math.exp(-2.5)), math.log(1 + math.exp(0.5))]
+    assert found.metrics.loss == pytest.approx(sum(losses) / 3)
+    assert found.metrics.cost_per_step == 1
+    assert found.metrics.n == 3
+    assert found.cost.tolist() == [2, 3, 4]
+    assert found.lengths.tolist() == [2, 3, 4]
+    assert found.going.tolist() == [3, 3, 2, 1]
+    assert found.requested.tolist() == [[3, 0, 0], [3, 0, 0], [0, 2, 0], [0, 1, 0]]
+
+
+def test_real_fraction_against_a_hand_example_with_a_shift():
+    """Column 0 is real until step 2, column 1 from step 3 on: of 9 requests 3 + 3 + 0 + 1 are for real ones."""
+    assert evaluate(by_hand(), SERIES, SHIFT).metrics.real_fraction == pytest.approx(7 / 9)
+    assert evaluate(by_hand(2), SERIES, SHIFT).metrics.real_fraction == pytest.approx((7 + 9) / 18)
+    assert evaluate(by_hand(), SERIES).metrics.real_fraction is None
+
+
+def test_panels_of_unequal_cost_are_billed_at_their_cost_and_real_where_one_feature_is():
+    orders = (Order("a", ("x0",), 3.0), Order("b", ("x1", "x2"), 0.5), Order("c", ("x1",), 2.0))
+    found = evaluate(by_hand(3, Menu(tuple(features_of(3)), orders)), SERIES, SHIFT)
+    # steps 0, 1: a (3.0), nothing else fits; steps 2, 3: b (0.5), then c (2.0)
+    assert found.requested.tolist() == [[3, 0, 0], [3, 0, 0], [0, 2, 2], [0, 1, 1]]
+    assert found.cost.tolist() == [6, 8.5, 11]
+    assert found.metrics.cost_per_step == pytest.approx(25.5 / 9)
+    # b is real throughout thanks to column 2, c only at step 3
+    assert found.metrics.real_fraction == pytest.approx((6 + 2 + 0 + 1 + 1) / 12)
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS)
+@pytest.mark.parametrize("acquirer", ACQUIRERS)
+def test_the_outcome_does_not_depend_on_the_batch_size(acquirer, predictor):
+    policy, data = tiny_policy(acquirer, predictor), tiny_dataset()
+    whole = evaluate(policy, data.test, data.provenance)
+    for size in (1, 7):
+        parts = evaluate(policy, data.test, data.provenance, batch_size=size)
+        for name in ("ids", "labels", "predictions", "cost", "lengths", "requested", "going"):
+            assert np.array_equal(getattr(whole, name), getattr(parts, name)), name
+        assert parts.metrics.loss == pytest.approx(whole.metrics.loss, abs=1e-6)
+        assert replace(parts.metrics, loss=0.0) == replace(whole.metrics, loss=0.0)
+
+
+def test_the_outcome_of_a_series_does_not_depend_on_the_others():
+    policy, data = tiny_policy("random"), tiny_dataset()
+    whole = evaluate(policy, data.test)
+    rows = np.array([31, 4, 17])
+    some = evaluate(policy, data.test.take(rows))
+    assert np.array_equal(some.ids, whole.ids[rows])
+    assert np.array_equal(some.predictions, whole.predictions[rows])
+    assert np.array_equal(some.cost, whole.cost[rows])
+
+
+def test_evaluation_selects_hard_and_without_dropout_whatever_the_policy_has():
+    policy, data = tiny_policy(), tiny_dataset()
+    dropping = replace(policy, predictor=ConvPredictor(5, 3, 7, dropout=0.5), selector=GumbelTopK())
+    dropping.predictor.train()
+    one, two = (evaluate(dropping, data.test) for _ in range(2))
+    assert one.metrics == two.metrics
+    assert np.array_equal(one.requested, two.requested)
+    assert np.array_equal(one.requested, evaluate(policy, data.test).requested)
+    assert dropping.predictor.training
+
+
+def test_random_requests_differ_between_splits_of_the_same_values():
+    policy, data = tiny_policy("random"), tiny_dataset()
+    elsewhere = replace(data.train, source="test")
+    assert not np.array_equal(evaluate(policy, data.train).requested, evaluate(policy, elsewhere).requested)
+    other_seed = replace(data.train, seed=5)
+    assert not np.array_equal(evaluate(policy, data.train).requested, evaluate(policy, other_seed).requested)

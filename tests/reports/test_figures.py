@@ -1,0 +1,197 @@
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from PIL import Image
+
+from builders import tiny_dataset
+from support import contents
+from whichwhen.data import load_dataset
+from whichwhen.errors import SpecError
+from whichwhen.reports.figures import draw_curves, draw_patterns, draw_samples, save_figure
+
+
+def pattern(shares: np.ndarray, real: np.ndarray) -> pl.DataFrame:
+    steps, orders = shares.shape
+    return pl.DataFrame(
+        {
+            "step": np.repeat(np.arange(steps), orders),
+            "order": [f"x{k}" for _ in range(steps) for k in range(orders)],
+            "share": shares.ravel(),
+            "real": real.ravel(),
+        }
+    )
+
+
+SHARES = np.array([[0.0, 1.0, 0.25], [1.0, 0.0, 0.5]])
+REAL = np.array([[False, True, False], [True, False, False]])
+
+
+def history(epochs: int, best: tuple[int, ...] = (1,)) -> list[dict[str, Any]]:
+    return [
+        {
+            "epoch": i,
+            "loss": 1 / i,
+            "accuracy": 0.5,
+            "validation_loss": 2 / i,
+            "validation_accuracy": 0.4,
+            "best": i in best,
+        }
+        for i in range(1, epochs + 1)
+    ]
+
+
+def panels(figure: Figure) -> list[Axes]:
+    return [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
+
+
+def segments(axes: Axes) -> set[tuple[tuple[float, float], ...]]:
+    lines = next(found for found in axes.collections if isinstance(found, LineCollection))
+    return {tuple(sorted((float(x), float(y)) for x, y in segment)) for segment in lines.get_segments()}
+
+
+# acquisition patterns
+
+
+def test_a_pattern_shows_time_across_and_orders_down() -> None:
+    (panel,) = panels(draw_patterns({"learned": pattern(SHARES, REAL)}))
+    np.testing.assert_array_equal(panel.images[0].get_array(), SHARES.T)
+    assert panel.get_title() == "learned"
+    assert panel.get_xlabel() == "time step"
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["x0", "x1", "x2"]
+    assert panel.images[0].get_clim() == (0, 1)
+
+
+def test_the_outline_goes_around_the_real_features() -> None:
+    def around(step: int, order: int) -> set[tuple[tuple[float, float], ...]]:
+        left, right, top, bottom = step - 0.5, step + 0.5, order - 0.5, order + 0.5
+        corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+        return {tuple(sorted(pair)) for pair in itertools.pairwise(corners)}
+
+    (panel,) = panels(draw_patterns({"learned": pattern(SHARES, REAL)}))
+    assert segments(panel) == around(0, 1) | around(1, 0)
+
+
+def test_no_outline_where_all_is_real() -> None:
+    (panel,) = panels(draw_patterns({"learned": pattern(SHARES, np.ones_like(REAL))}))
+    assert not panel.collections
+
+
+def test_runs_stand_side_by_side_each_with_its_own_pattern() -> None:
+    runs = {name: pattern(SHARES * scale, REAL) for name, scale in (("random", 0.5), ("static", 0.1), ("learned", 1.0))}
+    drawn = panels(draw_patterns(runs))
+    assert [panel.get_title() for panel in drawn] == ["random", "static", "learned"]
+    for panel, scale in zip(drawn, (0.5, 0.1, 1.0), strict=True):
+        np.testing.assert_allclose(panel.images[0].get_array(), SHARES.T * scale)
+
+
+def test_runs_over_different_orders_are_not_labelled_with_each_others() -> None:
+    wide, high = np.full((2, 3), 0.5), np.full((2, 5), 0.5)
+    other = pattern(high, high > 0).with_columns(order=pl.col("order").str.replace("x", "y"))
+    first, second = panels(draw_patterns({"a": pattern(wide, wide > 0), "b": other}))
+    assert [label.get_text() for label in first.get_yticklabels()] == ["x0", "x1", "x2"]
+    assert [label.get_text() for label in second.get_yticklabels()] == ["y0", "y1", "y2", "y3", "y4"]
+
+
+# training curves
+
+
+def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    return {str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
+
+
+def test_curves_show_loss_above_accuracy_and_the_chosen_epoch() -> None:
+    top, bottom = panels(draw_curves({"learned": history(4, best=(1, 3))}, {}))
+    assert lines(top)["training"] == ([1, 2, 3, 4], [1, 1 / 2, 1 / 3, 1 / 4])
+    assert lines(top)["validation"] == ([1, 2, 3, 4], [2, 1, 2 / 3, 1 / 2])
+    assert lines(bottom)["validation"] == ([1, 2, 3, 4], [0.4] * 4)
+    assert lines(top)["chosen epoch"][0] == [3, 3]
+    assert "test" not in lines(bottom)
+    assert "nats" in top.get_ylabel()
+
+
+def test_the_test_curve_is_drawn_only_where_it_was_computed() -> None:
+    drawn = panels(draw_curves({"a": history(3), "b": history(3)}, {"b": [0.1, 0.2, 0.3]}))
+    assert ["test" in lines(panel) for panel in drawn] == [False, False, False, True]
+    assert lines(drawn[3])["test"] == ([1, 2, 3], [0.1, 0.2, 0.3])
+    assert [panel.get_title() for panel in drawn[:2]] == ["a", "b"]
+
+
+def test_a_single_epoch_can_be_drawn(tmp_path: Path) -> None:
+    save_figure(draw_curves({"a": history(1)}, {}), tmp_path / "a.png")
+    assert looks_drawn(tmp_path / "a.png")
+
+
+# samples of the data
+
+
+def test_samples_show_real_features_apart_from_fakes() -> None:
+    data = load_dataset("japanese-vowels", fakes="noise", n_fakes=3, shift=True)
+    figure = draw_samples(data)
+    drawn = panels(figure)
+    assert len(drawn) == 4
+    assert len({panel.get_title() for panel in drawn[:2]}) == 2
+    shown = drawn[2].images[0].get_array()
+    row = int(drawn[0].get_title().split("series ")[1].split(",")[0])
+    at = data.train.ids.tolist().index(row)
+    np.testing.assert_array_equal(shown, data.train.series(at).T)
+    assert f"class {data.classes[data.train.labels[at]]}" in drawn[0].get_title()
+    assert len(segments(drawn[2])) > 0
+    assert [text.get_text() for text in drawn[0].get_legend().get_texts()] == ["real", "fake"]
+
+
+def test_samples_without_fakes_have_no_legend_for_them() -> None:
+    figure = draw_samples(load_dataset("japanese-vowels"), count=1)
+    assert [text.get_text() for text in panels(figure)[0].get_legend().get_texts()] == ["real"]
+
+
+# files
+
+
+def looks_drawn(path: Path) -> bool:
+    with Image.open(path) as image:
+        image.verify()
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("L"), dtype=float)
+    return min(pixels.shape) > 300 and pixels.std() > 5
+
+
+def test_a_png_is_whole_and_not_blank(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "pattern.png"
+    save_figure(draw_patterns({"learned": pattern(SHARES, REAL)}), path)
+    assert looks_drawn(path)
+    assert [found.name for found in path.parent.iterdir()] == ["pattern.png"]
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.pdf", b"%PDF-"), ("a.svg", b"<?xml"), ("a.PNG", b"\x89PNG")])
+def test_the_name_says_the_format(name: str, start: bytes, tmp_path: Path) -> None:
+    save_figure(draw_samples(tiny_dataset()), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("name", ["a.bmp", "a", "a.jpg", "png"])
+def test_other_formats_are_refused_before_anything_is_made(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=f"a figure called {name}; expected a name that ends in .png, .pdf, .svg"):
+        save_figure(draw_samples(tiny_dataset()), tmp_path / "new" / name)
+    assert contents(tmp_path) == {}
+
+
+def test_a_figure_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(b"old")
+    figure = draw_samples(tiny_dataset())
+
+    def fail(target: Path, **_: object) -> None:
+        Path(target).write_bytes(b"half")
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(figure, "savefig", fail)
+    with pytest.raises(RuntimeError):
+        save_figure(figure, path)
+    assert contents(tmp_path) == {"a.png": b"old"}

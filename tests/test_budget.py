@@ -1,0 +1,72 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import features_of
+from whichwhen.budget import PerStep, Unlimited
+from whichwhen.errors import SpecError
+from whichwhen.menu import Menu, Order
+from whichwhen.types import Reveal
+
+MENU = Menu(tuple(features_of(3)), tuple(Order(f"o{i}", (f"x{i}",), cost) for i, cost in enumerate((0.5, 1.0, 4.0))))
+COSTS = torch.from_numpy(MENU.costs)
+
+
+@pytest.mark.parametrize("amount", [0, -1, 0.49, 5.6, 6, math.inf, math.nan])
+def test_budgets_that_buy_nothing_or_more_than_all_are_refused(amount):
+    with pytest.raises(SpecError, match="budget"):
+        PerStep(amount).check(MENU)
+
+
+@pytest.mark.parametrize("amount", [0.5, 1, 3, 5.5])
+def test_budgets_between_the_cheapest_order_and_the_whole_menu_are_accepted(amount):
+    PerStep(amount).check(MENU)
+
+
+def test_per_step_offers_the_same_amount_again_whatever_was_spent():
+    budget = PerStep(2)
+    ledger = budget.init(2)
+    for t in range(3):
+        allowance = budget.allow(ledger, Reveal.nothing(2, 3), MENU)
+        assert allowance.amount.tolist() == [2, 2]
+        assert allowance.feasible.tolist() == [[True, True, False]] * 2
+        request = torch.tensor([[1.0, 1, 0], [0, 0, 0]])
+        ledger = budget.charge(ledger, request, request @ COSTS, torch.tensor([t, t]))
+    assert ledger.spent.tolist() == [4.5, 0]
+
+
+def test_unlimited_pays_for_the_whole_menu_at_any_time():
+    budget = Unlimited()
+    budget.check(MENU)
+    ledger = budget.charge(budget.init(1), torch.ones(1, 3), COSTS.sum().view(1), torch.tensor([0]))
+    allowance = budget.allow(ledger, Reveal.nothing(1, 3), MENU)
+    assert allowance.amount.tolist() == [5.5]
+    assert allowance.feasible.all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(requests=st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=6))
+def test_the_ledger_holds_what_was_spent(requests):
+    budget = PerStep(5.5)
+    ledger = budget.init(1)
+    for t, request in enumerate(requests):
+        asked = torch.tensor([request]).float()
+        ledger = budget.charge(ledger, asked, asked @ COSTS, torch.tensor([t]))
+    spent = sum(cost for request in requests for cost, asked in zip(MENU.costs.tolist(), request, strict=True) if asked)
+    assert ledger.spent.item() == spent
+
+
+def test_a_budget_sees_what_was_revealed_and_not_the_batch():
+    from inspect import signature
+
+    assert list(signature(PerStep.allow).parameters) == ["self", "ledger", "reveal", "menu"]
+
+
+@pytest.mark.parametrize(("amount", "count"), [(1, 1), (2.5, 2), (3, 3)])
+def test_where_all_orders_cost_the_same_the_count_is_known(amount, count):
+    menu = Menu.one_per_feature(features_of(3))
+    assert PerStep(amount).allow(PerStep(amount).init(2), Reveal.nothing(2, 3), menu).count == count
+    assert PerStep(amount).allow(PerStep(amount).init(2), Reveal.nothing(2, 3), MENU).count is None

@@ -1,0 +1,385 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel, draw_log_prob, gumbel, make_selector
+from whichwhen.specs import SelectorSpec
+from whichwhen.types import Allowance, Scores
+
+EXACT = [HardTopK(), GumbelTopK(), GumbelTopK(0.1), SequentialGumbel(), SequentialGumbel(0.1)]
+PENALTY = SequentialGumbel(repeat="penalty")
+RELAXED = [GumbelTopK(), SequentialGumbel(), PENALTY]
+ALL = [*EXACT, PENALTY]
+ONE = st.just(1.0)
+SCORE = st.one_of(
+    st.sampled_from([0.0, 1.0, 1e30, -1e30, -math.inf]),
+    st.floats(-5, 5, width=32),
+    st.floats(-(2.0**100), 2.0**100, width=32),
+)
+COST = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0])  # sums of these are exact
+
+
+@st.composite
+def choices(draw, costs=ONE, score=SCORE):
+    """Scores, allowance and costs of a few series."""
+    size, n_orders = draw(st.integers(1, 4)), draw(st.integers(1, 7))
+
+    def table(element):
+        return [[draw(element) for _ in range(n_orders)] for _ in range(size)]
+
+    allowance = Allowance(
+        torch.tensor([float(draw(st.integers(0, n_orders))) for _ in range(size)]),
+        torch.tensor(table(st.sampled_from([True, True, True, False]))),
+    )
+    prices = torch.tensor([draw(costs) for _ in range(n_orders)])
+    return Scores(torch.tensor(table(score))), allowance, prices, torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
+
+
+def drawn(selection):
+    """The drawn orders of each series, without padding."""
+    return [[k for k in row if k >= 0] for row in selection.order.tolist()]
+
+
+def requested(selection):
+    return [np.flatnonzero(row).tolist() for row in selection.request.numpy()]
+
+
+def expected_fill(ranking, wanted, amount, costs):
+    """Greedy fill in plain Python: by falling score, the first on the menu among equals, skipping what does not fit."""
+    taken, left = [], amount
+    for k in sorted(range(len(ranking)), key=lambda k: (-ranking[k], k)):
+        if wanted[k] and costs[k] <= left:
+            taken.append(k)
+            left -= costs[k]
+    return taken
+
+
+def expected_draws(logits, noise, wanted, amount, costs, penalty):
+    """The paper's draws in plain Python, on float32 as torch has them."""
+    taken, left = [], amount
+    for row in noise:
+        current = np.where(wanted, logits, 0).astype(np.float32)
+        if penalty:
+            for k in set(taken):
+                current[k] -= np.float32(100) * abs(current[k])
+        perturbed = current + row
+        open_ = [k for k in range(len(logits)) if wanted[k] and costs[k] <= left and (penalty or k not in taken)]
+        if not open_:
+            break
+        pick = max(open_, key=lambda k: (perturbed[k], -k))
+        taken.append(pick)
+        left -= costs[pick]
+    return list(dict.fromkeys(taken))
+
+
+def wanted_of(scores, allowance):
+    return (allowance.feasible & (scores.values > -math.inf)).numpy()
+
+
+@pytest.mark.parametrize("selector", EXACT, ids=repr)
+@settings(deadline=None, max_examples=60)
+@given(choice=choices())
+def test_exactly_the_budget_is_spent_where_enough_is_wanted(selector, choice):
+    scores, allowance, costs, generator = choice
+    selection = selector.select(scores, allowance, costs, generator)
+    wanted = wanted_of(scores, allowance)
+    assert set(selection.request.unique().tolist()) <= {0.0, 1.0}
+    assert not (selection.request.numpy() * ~wanted).any()
+    expected = np.minimum(allowance.amount.numpy(), wanted.sum(-1))
+    assert selection.request.sum(-1).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("selector", ALL, ids=repr)
+@settings(deadline=None, max_examples=60)
+@given(choice=choices(costs=COST))
+def test_no_order_is_drawn_twice_and_the_draws_are_the_request(selector, choice):
+    selection = selector.select(*choice)
+    for order, request in zip(drawn(selection), requested(selection), strict=True):
+        assert len(set(order)) == len(order)
+        assert sorted(order) == request
+
+
+@pytest.mark.parametrize("selector", EXACT, ids=repr)
+@settings(deadline=None, max_examples=30)
+@given(choice=choices(costs=COST))
+def test_the_sequence_of_draws_stands_at_the_front(selector, choice):
+    for row in selector.select(*choice).order.tolist():
+        assert row == sorted(row, key=lambda k: k < 0)
+
+
+@pytest.mark.parametrize("selector", ALL, ids=repr)
+@settings(deadline=None, max_examples=60)
+@given(choice=choices(costs=COST))
+def test_never_more_than_the_amount_is_spent_at_unequal_costs(selector, choice):
+    scores, allowance, costs, generator = choice
+    selection = selector.select(scores, allowance, costs, generator)
+    assert set(selection.request.unique().tolist()) <= {0.0, 1.0}
+    assert not (selection.request.numpy() * ~wanted_of(scores, allowance)).any()
+    assert (selection.request @ costs <= allowance.amount).all()
+
+
+@pytest.mark.parametrize("selector", EXACT, ids=repr)
+@settings(deadline=None, max_examples=60)
+@given(choice=choices(costs=COST))
+def test_what_is_left_pays_for_nothing_else_that_is_wanted(selector, choice):
+    scores, allowance, costs, generator = choice
+    selection = selector.select(scores, allowance, costs, generator)
+    left = allowance.amount - selection.request @ costs
+    could = torch.from_numpy(wanted_of(scores, allowance)) & (selection.request == 0) & (costs <= left.unsqueeze(-1))
+    assert not could.any()
+
+
+@pytest.mark.parametrize("selector", ALL, ids=repr)
+@settings(deadline=None, max_examples=60)
+@given(choice=choices(costs=COST))
+def test_relaxed_is_the_request_to_the_last_bit(selector, choice):
+    scores, allowance, costs, generator = choice
+    values = scores.values.requires_grad_()
+    selection = selector.select(Scores(values), allowance, costs, generator)
+    assert selection.relaxed.detach().numpy().tobytes() == selection.request.numpy().tobytes()
+    assert not selection.request.requires_grad
+
+
+@settings(deadline=None, max_examples=100)
+@given(choice=choices(costs=COST))
+def test_hard_selection_is_the_greedy_fill(choice):
+    scores, allowance, costs, _ = choice
+    found = drawn(HardTopK().select(scores, allowance, costs))
+    wanted = wanted_of(scores, allowance)
+    for i, row in enumerate(scores.values.tolist()):
+        assert found[i] == expected_fill(row, wanted[i], allowance.amount[i].item(), costs.tolist())
+
+
+@settings(deadline=None, max_examples=100)
+@given(choice=choices(costs=COST))
+def test_gumbel_top_k_is_the_greedy_fill_of_the_perturbed_scores(choice):
+    scores, allowance, costs, generator = choice
+    selection = GumbelTopK().select(scores, allowance, costs, generator)
+    perturbed = (scores.values + selection.noise).tolist()
+    wanted = wanted_of(scores, allowance)
+    for i, found in enumerate(drawn(selection)):
+        assert found == expected_fill(perturbed[i], wanted[i], allowance.amount[i].item(), costs.tolist())
+
+
+@pytest.mark.parametrize("repeat", ["mask", "penalty"])
+@settings(deadline=None, max_examples=100)
+@given(choice=choices(costs=COST))
+def test_sequential_draws_follow_the_paper(repeat, choice):
+    scores, allowance, costs, generator = choice
+    selection = SequentialGumbel(repeat=repeat).select(scores, allowance, costs, generator)
+    wanted = wanted_of(scores, allowance)
+    for i, found in enumerate(drawn(selection)):
+        amount = allowance.amount[i].item()
+        logits, noise = scores.values[i].numpy(), selection.noise[i].numpy()
+        assert found == expected_draws(logits, noise, wanted[i], amount, costs.tolist(), repeat == "penalty")
+
+
+@pytest.mark.parametrize("selector", EXACT, ids=repr)
+@pytest.mark.parametrize("count", range(1, 10))
+def test_costs_that_do_not_add_up_exactly_still_fill_the_budget(selector, count):
+    scores = Scores(torch.arange(10.0).unsqueeze(0))
+    allowance = Allowance(torch.tensor([count / 10]), torch.ones(1, 10, dtype=torch.bool))
+    assert selector.select(scores, allowance, torch.full((10,), 0.1)).request.sum() == count
+    unequal = torch.tensor([0.1] * 9 + [0.2])
+    assert float(selector.select(scores, allowance, unequal).request[0] @ unequal) == pytest.approx(count / 10)
+
+
+def test_equal_scores_go_to_the_front_of_the_menu():
+    allowance = Allowance(torch.tensor([2.0]), torch.tensor([[False, True, True, True]]))
+    assert drawn(HardTopK().select(Scores(torch.zeros(1, 4)), allowance, torch.ones(4))) == [[1, 2]]
+
+
+@pytest.mark.parametrize("selector", RELAXED, ids=repr)
+@settings(deadline=None, max_examples=30)
+@given(choice=choices(costs=COST))
+def test_replay_with_the_recorded_noise_gives_the_same_selection(selector, choice):
+    scores, allowance, costs, generator = choice
+    first = selector.select(scores, allowance, costs, generator)
+    again = selector.select(scores, allowance, costs, noise=first.noise)
+    for name in ("request", "relaxed", "order", "noise"):
+        assert torch.equal(getattr(first, name), getattr(again, name))
+
+
+@pytest.mark.parametrize("kind", ["top-k", "sequential"])
+def test_temperature_changes_the_gradient_and_not_the_choice(kind):
+    scores = torch.randn(50, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    allowance = Allowance(torch.full((50,), 2.0), torch.ones(50, 6, dtype=torch.bool))
+    weights = torch.arange(6.0)
+    requests, gradients = [], []
+    for temperature in (0.5, 5.0):
+        selector = make_selector(SelectorSpec(kind=kind, temperature=temperature))
+        selection = selector.select(Scores(scores), allowance, torch.ones(6), torch.Generator().manual_seed(1))
+        requests.append(selection.request)
+        gradients.append(torch.autograd.grad((selection.relaxed @ weights).sum(), scores)[0])
+    assert torch.equal(*requests)
+    assert not torch.allclose(*gradients)
+
+
+@pytest.mark.parametrize("selector", [GumbelTopK(), SequentialGumbel(), PENALTY], ids=repr)
+def test_noise_comes_from_the_generator_alone(selector):
+    scores = Scores(torch.zeros(20, 6))
+    allowance = Allowance(torch.full((20,), 2.0), torch.ones(20, 6, dtype=torch.bool))
+
+    def orders(seed):
+        torch.manual_seed(torch.randint(1000, ()).item())
+        return selector.select(scores, allowance, torch.ones(6), torch.Generator().manual_seed(seed)).order
+
+    assert torch.equal(orders(0), orders(0))
+    assert not torch.equal(orders(0), orders(1))
+
+
+def test_the_penalty_vanishes_with_the_logits_so_that_draws_are_lost():
+    scores = Scores(torch.zeros(4000, 4))
+    allowance = Allowance(torch.full((4000,), 2.0), torch.ones(4000, 4, dtype=torch.bool))
+    counts = PENALTY.select(scores, allowance, torch.ones(4), torch.Generator().manual_seed(0)).request.sum(-1)
+    assert set(counts.tolist()) == {1.0, 2.0}
+    lost = (counts == 1).double().mean().item()  # a second draw out of 4 equal ones hits the first with probability 1/4
+    assert lost == pytest.approx(1 / 4, abs=4 * math.sqrt(3 / 16 / 4000))
+
+
+def test_the_penalty_keeps_large_logits_from_being_drawn_twice():
+    values = torch.randn(2000, 6, generator=torch.Generator().manual_seed(0)).sign() * 3
+    allowance = Allowance(torch.full((2000,), 3.0), torch.ones(2000, 6, dtype=torch.bool))
+    request = PENALTY.select(Scores(values), allowance, torch.ones(6), torch.Generator().manual_seed(0)).request
+    assert (request.sum(-1) == 3).all()
+
+
+# -- distribution
+
+
+def plackett_luce(logits, picks):
+    """All sequences of draws without replacement, with their probabilities."""
+    weights = np.exp(np.asarray(logits, dtype=np.float64))
+    out = {}
+    for sequence in itertools.permutations(range(len(weights)), picks):
+        left, probability = weights.sum(), 1.0
+        for k in sequence:
+            probability *= weights[k] / left
+            left -= weights[k]
+        out[sequence] = probability
+    return out
+
+
+@pytest.mark.parametrize("selector", [GumbelTopK(0.3), SequentialGumbel(0.3)], ids=repr)
+@pytest.mark.parametrize(("logits", "picks"), [([0.5, -1.0, 0.0, 1.0], 2), ([0.0, 2.0, 1.0], 3), ([1.0, -0.5, 0.0], 1)])
+def test_sampling_frequencies_match_the_closed_form(selector, logits, picks):
+    count = 20_000
+    scores = Scores(torch.tensor(logits).expand(count, -1))
+    allowance = Allowance(torch.full((count,), float(picks)), torch.ones(count, len(logits), dtype=torch.bool))
+    selection = selector.select(scores, allowance, torch.ones(len(logits)), torch.Generator().manual_seed(3))
+    expected = plackett_luce(logits, picks)
+    seen = dict.fromkeys(expected, 0)
+    for row in selection.order.tolist():
+        seen[tuple(row)] += 1
+    result = stats.chisquare(list(seen.values()), [count * p for p in expected.values()])
+    assert result.pvalue > 1e-3
+
+
+def test_gumbel_noise_has_the_gumbel_distribution():
+    noise = gumbel((50_000,), torch.zeros(1), torch.Generator().manual_seed(0)).double().numpy()
+    assert stats.kstest(noise, "gumbel_r").pvalue > 1e-3
+
+
+@settings(deadline=None, max_examples=40)
+@given(logits=st.lists(st.floats(-4, 4, width=32), min_size=2, max_size=5), data=st.data())
+def test_log_probabilities_are_the_closed_form_and_sum_to_one(logits, data):
+    picks = data.draw(st.integers(1, len(logits)))
+    expected = plackett_luce(logits, picks)
+    orders = torch.tensor(list(expected))
+    scores = torch.tensor(logits, dtype=torch.float64).expand(len(orders), -1)
+    found = draw_log_prob(scores, orders, torch.ones(len(orders), len(logits), dtype=torch.bool))
+    assert torch.allclose(found.exp(), torch.tensor(list(expected.values()), dtype=torch.float64), atol=1e-9)
+    assert found.exp().sum().item() == pytest.approx(1)
+
+
+def test_log_probabilities_leave_out_what_is_not_feasible_and_what_was_not_drawn():
+    scores = torch.tensor([[0.3, 9.0, -0.2]]).expand(2, -1)
+    feasible = torch.tensor([[True, False, True]]).expand(2, -1)
+    found = draw_log_prob(scores, torch.tensor([[2, 0, -1], [0, -1, -1]]), feasible)
+    total = math.exp(0.3) + math.exp(-0.2)
+    assert found.tolist() == pytest.approx([math.log(math.exp(-0.2) / total), math.log(math.exp(0.3) / total)], abs=1e-5)
+
+
+def test_the_score_function_has_mean_zero_and_no_nan():
+    logits = torch.tensor([0.3, 9.0, -0.2, 0.8], dtype=torch.float64, requires_grad=True)
+    orders = torch.tensor([[*pair, -1] for pair in itertools.permutations([0, 2, 3], 2)])
+    feasible = torch.tensor([[True, False, True, True]]).expand(len(orders), -1)
+    log_prob = draw_log_prob(logits.expand(len(orders), -1), orders, feasible)
+    mean = torch.autograd.grad((log_prob.detach().exp() * log_prob).sum(), logits)[0]
+    assert torch.allclose(mean, torch.zeros(4, dtype=torch.float64), atol=1e-12)
+    every = draw_log_prob(logits.expand(1, -1), torch.tensor([[0, 2, 3, -1]]), feasible[:1])
+    assert torch.isfinite(torch.autograd.grad(every.sum(), logits)[0]).all()
+
+
+# -- gradient
+
+
+def relaxed_gradient(selector, values, allowance, weights, noise=None):
+    values = values.clone().requires_grad_()
+    selection = selector.select(
+        Scores(values), allowance, torch.ones(values.shape[-1]), torch.Generator().manual_seed(5), noise
+    )
+    return torch.autograd.grad((selection.relaxed * weights).sum(), values)[0], selection
+
+
+def test_gumbel_top_k_has_the_gradient_of_a_sigmoid_around_the_threshold():
+    generator = torch.Generator().manual_seed(0)
+    values, weights = torch.randn(8, 5, generator=generator), torch.randn(8, 5, generator=generator)
+    allowance = Allowance(torch.full((8,), 2.0), torch.ones(8, 5, dtype=torch.bool))
+    found, selection = relaxed_gradient(GumbelTopK(0.7), values, allowance, weights)
+    perturbed = values + selection.noise
+    ranked = perturbed.sort(-1, descending=True).values
+    share = torch.sigmoid((perturbed - ranked[:, 1:3].mean(-1, keepdim=True)) / 0.7)
+    assert torch.allclose(found, weights * share * (1 - share) / 0.7, atol=1e-6)
+
+
+@pytest.mark.parametrize("selector", [SequentialGumbel(0.7), SequentialGumbel(0.7, "penalty")], ids=repr)
+def test_one_sequential_draw_has_the_gradient_of_the_softmax(selector):
+    generator = torch.Generator().manual_seed(0)
+    values, weights = torch.randn(8, 5, generator=generator), torch.randn(8, 5, generator=generator)
+    allowance = Allowance(torch.ones(8), torch.ones(8, 5, dtype=torch.bool))
+    found, selection = relaxed_gradient(selector, values, allowance, weights)
+    plain = values.clone().requires_grad_()
+    soft = torch.softmax((plain + selection.noise[:, 0]) / 0.7, -1)
+    assert torch.allclose(found, torch.autograd.grad((soft * weights).sum(), plain)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("selector", RELAXED, ids=repr)
+@settings(deadline=None, max_examples=60)
+@given(choice=choices(costs=COST))
+def test_gradients_are_finite_and_none_reaches_what_can_not_be_had(selector, choice):
+    scores, allowance, costs, generator = choice
+    values = scores.values.requires_grad_()
+    selection = selector.select(Scores(values), allowance, costs, generator)
+    assume(selection.order.shape[-1])  # without a draw there is no gradient
+    weights = torch.linspace(-1, 1, selection.relaxed.numel()).view_as(selection.relaxed)
+    gradient = torch.autograd.grad((selection.relaxed * weights).sum(), values)[0]
+    assert torch.isfinite(gradient).all()
+    assert not (gradient.numpy() * ~wanted_of(scores, allowance)).any()
+
+
+@pytest.mark.parametrize("selector", RELAXED, ids=repr)
+def test_the_gradient_asks_for_more_of_what_is_worth_more(selector):
+    values = torch.zeros(200, 4)
+    allowance = Allowance(torch.ones(200), torch.ones(200, 4, dtype=torch.bool))
+    worth = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    gradient, _ = relaxed_gradient(selector, values, allowance, worth)
+    assert gradient[:, 0].mean() > 0.05
+    assert (gradient[:, 0] >= 0).all()
+
+
+def test_hard_selection_has_no_gradient():
+    values = torch.randn(2, 3).requires_grad_()
+    allowance = Allowance(torch.ones(2), torch.ones(2, 3, dtype=torch.bool))
+    assert not HardTopK().select(Scores(values), allowance, torch.ones(3)).relaxed.requires_grad
+
+
+def test_specs_name_the_selectors():
+    assert make_selector(SelectorSpec(kind="top-k", temperature=0.5)) == GumbelTopK(0.5)
+    assert make_selector(SelectorSpec(kind="sequential", temperature=2, repeat="penalty")) == SequentialGumbel(2.0, "penalty")

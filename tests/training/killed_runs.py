@@ -1,0 +1,113 @@
+"""Trains the same run into one folder per place of death, and is killed with SIGKILL there. Called by test_run.py.
+
+The process forks for each place, so that torch is imported once.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from builders import tiny_dataset, tiny_spec
+from whichwhen.training import loop, run, train
+
+SPEC = {"predictor__dropout": 0.2, "training__epochs": 4, "training__save_epochs": True}
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def on_call(count: int, function):
+    """The function, which kills the process at its ``count``-th call."""
+    calls = []
+
+    def wrapper(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == count:
+            die()
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def after_an_epoch() -> dict:
+    return {"on_epoch": lambda state: die() if len(state.history) == 2 else None}
+
+
+def within_the_first_epoch() -> dict:
+    loop.roll_out_detached = on_call(2, loop.roll_out_detached)
+    return {}
+
+
+def within_an_epoch() -> dict:
+    loop.roll_out_detached = on_call(8, loop.roll_out_detached)  # three batches per epoch
+    return {}
+
+
+def within_a_checkpoint() -> dict:
+    """The new checkpoint is written beside the old one, and not yet in its place."""
+    save, calls = run.save_checkpoint, []
+
+    def half(*args):
+        calls.append(1)
+        if len(calls) == 2:
+            os.fsync = die
+        save(*args)
+
+    run.save_checkpoint = half
+    return {}
+
+
+def after_a_checkpoint() -> dict:
+    """The new checkpoint is in its place; what else is written after an epoch is not."""
+    save, calls = run.save_checkpoint, []
+
+    def whole(*args):
+        calls.append(1)
+        save(*args)
+        if len(calls) == 2:
+            die()
+
+    run.save_checkpoint = whole
+    return {}
+
+
+def before_the_test_set() -> dict:
+    run.write_series = die
+    return {}
+
+
+def before_the_result() -> dict:
+    run.write_json = die
+    return {}
+
+
+PLACES = (
+    after_an_epoch,
+    within_the_first_epoch,
+    within_an_epoch,
+    within_a_checkpoint,
+    after_a_checkpoint,
+    before_the_test_set,
+    before_the_result,
+)
+
+
+def main(out: Path) -> None:
+    torch.set_num_threads(1)
+    for place in PLACES:
+        child = os.fork()
+        if not child:
+            train(tiny_spec(**SPEC), out / place.__name__, data=tiny_dataset(), **place())
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(place.__name__, os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,104 @@
+import json
+from dataclasses import asdict
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from builders import tiny_dataset, tiny_spec
+from whichwhen.errors import RunFolderError
+from whichwhen.model import make_model
+from whichwhen.training import fit
+from whichwhen.training.checkpoints import (
+    TrainState,
+    load_checkpoint,
+    load_optimizer_tensors,
+    optimizer_tensors,
+    save_checkpoint,
+)
+
+
+@pytest.fixture(scope="module")
+def state():
+    data = tiny_dataset(n_train=12)
+    return fit(make_model(tiny_spec(training__epochs=2), data), data)
+
+
+@pytest.fixture
+def path(state, tmp_path):
+    save_checkpoint(tmp_path / "checkpoint.safetensors", state, "hash")
+    return tmp_path / "checkpoint.safetensors"
+
+
+def test_a_checkpoint_comes_back_as_it_was(state, path):
+    found = load_checkpoint(path, "hash")
+    for name, expected in asdict(state).items():
+        part = getattr(found, name)
+        if name in ("weights", "best", "optimizer"):
+            assert part.keys() == expected.keys()
+            assert all(torch.equal(tensor, expected[place]) for place, tensor in part.items())
+            assert all(tensor.dtype == expected[place].dtype for place, tensor in part.items())
+        else:
+            assert part == expected
+    assert len(found.history) == 2
+    assert found.optimizer
+
+
+def test_a_checkpoint_of_another_spec_is_refused(path):
+    with pytest.raises(RunFolderError, match="another spec"):
+        load_checkpoint(path, "other")
+
+
+def with_facts(path, content):
+    save_file(load_file(path), path, {"state": content})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-30]),
+        lambda path: save_file({"a": torch.zeros(1)}, path),
+        lambda path: with_facts(path, "{"),
+        lambda path: with_facts(path, "{}"),
+        lambda path: with_facts(path, json.dumps({"spec_hash": "hash"})),
+    ],
+    ids=["gone", "empty", "cut off", "foreign", "bad JSON", "no facts", "half the facts"],
+)
+def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(damage, path):
+    damage(path)
+    with pytest.raises(RunFolderError) as error:
+        load_checkpoint(path, "hash")
+    assert "\n" not in str(error.value)
+
+
+def test_a_failed_write_leaves_the_checkpoint_before_it(state, path, monkeypatch):
+    before = path.read_bytes()
+
+    def fails(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("whichwhen.training.checkpoints.save_file", fails)
+    with pytest.raises(OSError, match="no space"):
+        save_checkpoint(path, TrainState(), "hash")
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_optimizer_goes_on_from_its_tensors():
+    def steps(weights, optimizer, count):
+        for _ in range(count):
+            optimizer.zero_grad()
+            (weights**3).sum().backward()
+            optimizer.step()
+
+    whole, first = (torch.tensor([1.0, -2.0, 3.0], requires_grad=True) for _ in range(2))
+    steps(whole, torch.optim.AdamW([whole], lr=0.1), 5)
+    optimizer = torch.optim.AdamW([first], lr=0.1)
+    steps(first, optimizer, 2)
+    later = first.detach().clone().requires_grad_()
+    other = torch.optim.AdamW([later], lr=0.1)
+    load_optimizer_tensors(other, {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer).items()})
+    steps(later, other, 3)
+    assert torch.equal(whole, later)

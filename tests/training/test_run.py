@@ -1,0 +1,192 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from killed_runs import PLACES, SPEC
+from safetensors.torch import load_file
+
+from builders import tiny_dataset, tiny_spec
+from whichwhen import artifacts
+from whichwhen.artifacts import load_model, load_result
+from whichwhen.errors import RunFolderError
+from whichwhen.evaluation import evaluate
+from whichwhen.training import run as run_module
+from whichwhen.training import train
+
+FILES = {"spec.json", "weights.safetensors", "history.jsonl", "series.parquet", "pattern.parquet", "result.json"}
+
+
+def history(folder):
+    return [{k: v for k, v in line.items() if k != "cpu_seconds"} for line in artifacts.load_history(folder)]
+
+
+def metrics(result):
+    return {name: value for name, value in result.items() if name not in ("cpu_seconds", "commit")}
+
+
+def assert_same_run(one, other):
+    """The same weights to the bit, history and metrics; the clock apart."""
+    for path in sorted(one.rglob("*.safetensors")):
+        tensors, others = load_file(path), load_file(other / path.relative_to(one))
+        assert tensors.keys() == others.keys()
+        for name, tensor in tensors.items():
+            assert tensor.numpy().tobytes() == others[name].numpy().tobytes(), name
+    assert history(one) == history(other)
+    assert metrics(load_result(one)) == metrics(load_result(other))
+    for name in ("series.parquet", "pattern.parquet"):
+        assert pl.read_parquet(one / name).equals(pl.read_parquet(other / name))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that nothing happened to."""
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    train(tiny_spec(**SPEC), folder, data=tiny_dataset())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The same run, really killed at several places."""
+    folder = tmp_path_factory.mktemp("killed")
+    script = Path(__file__).with_name("killed_runs.py")
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == [f"{place.__name__} -9" for place in PLACES]
+    return folder
+
+
+# -- kill and resume
+
+
+@pytest.mark.parametrize("place", [place.__name__ for place in PLACES])
+def test_a_killed_run_that_is_resumed_ends_as_one_that_was_not_killed(place, killed, finished):
+    folder = killed / place
+    assert not (folder / "result.json").exists()
+    if place != "within_the_first_epoch":
+        assert (folder / "checkpoint.safetensors").exists()
+    with pytest.raises(RunFolderError):
+        load_model(folder)
+    train(tiny_spec(**SPEC), folder, data=tiny_dataset(), resume=True)
+    assert_same_run(finished, folder)
+    assert not (folder / "checkpoint.safetensors").exists()
+
+
+def test_a_finished_run_is_read_and_not_trained_again(finished, monkeypatch):
+    monkeypatch.setattr(run_module, "fit", None)
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    assert train(tiny_spec(**SPEC), finished, data=tiny_dataset(), resume=True) == load_result(finished)
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
+
+
+@pytest.mark.parametrize("changes", [{}, {"seed": 1}])
+def test_a_run_is_never_overwritten(changes, finished):
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    with pytest.raises(RunFolderError, match=r"already holds this run|seed: 1 and 0"):
+        train(tiny_spec(**(SPEC | changes)), finished, data=tiny_dataset())
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
+
+
+# -- the test set is read once, after the choice
+
+
+def test_the_test_set_changes_neither_weights_nor_history(finished, tmp_path):
+    data = tiny_dataset()
+    rng = np.random.default_rng(0)
+    scrambled = replace(
+        data.test, labels=rng.permutation(data.test.labels), values=rng.normal(size=data.test.values.shape).astype("f4")
+    )
+    train(tiny_spec(**SPEC), tmp_path / "run", data=replace(data, test=scrambled))
+    one, other = (load_file(folder / "weights.safetensors") for folder in (finished, tmp_path / "run"))
+    assert all(one[name].numpy().tobytes() == other[name].numpy().tobytes() for name in one)
+    assert history(finished) == history(tmp_path / "run")
+    results = [load_result(folder) for folder in (finished, tmp_path / "run")]
+    assert results[0]["validation"] == results[1]["validation"]
+    assert results[0]["test"] != results[1]["test"]
+
+
+def test_the_test_set_is_evaluated_once_when_the_weights_are_on_disk(tmp_path, monkeypatch):
+    data, seen = tiny_dataset(), []
+
+    def spy(policy, series, *args, **kwargs):
+        seen.append((series is data.test, (tmp_path / "run" / "weights.safetensors").exists()))
+        return evaluate(policy, series, *args, **kwargs)
+
+    monkeypatch.setattr(run_module, "evaluate", spy)
+    train(tiny_spec(training__epochs=2), tmp_path / "run", data=data)
+    assert [saved for is_test, saved in seen if is_test] == [True]
+
+
+# -- the run folder
+
+
+def test_a_run_folder_holds_what_it_should(finished):
+    assert {path.name for path in finished.iterdir()} == FILES | {"epochs"}
+    assert len(list((finished / "epochs").iterdir())) == 4
+
+
+def test_the_result_has_the_agreed_keys(finished):
+    result = json.loads((finished / "result.json").read_text())
+    assert {"test", "validation", "seed", "commit", "cpu_seconds"} <= result.keys()
+    for split in ("test", "validation"):
+        assert {"accuracy", "cost_per_step", "real_fraction"} <= result[split].keys()
+    assert result["seed"] == 0
+    assert result["epochs"] == 4
+    assert result["cpu_seconds"] > 0
+
+
+def test_the_saved_model_reaches_what_the_result_says(finished):
+    model, data, result = load_model(finished), tiny_dataset(), load_result(finished)
+    for split in ("test", "validation"):
+        assert evaluate(model.policy, data.split(split), data.provenance).metrics.to_dict() == result[split]
+    best = history(finished)[result["best_epoch"] - 1]
+    assert best["validation_accuracy"] == result["validation"]["accuracy"]
+    chosen = load_file(finished / "epochs" / f"{result['best_epoch']:04d}.safetensors")
+    kept = load_file(finished / "weights.safetensors")
+    assert all(kept[name].numpy().tobytes() == chosen[name].numpy().tobytes() for name in kept)
+
+
+def test_the_series_table_says_what_became_of_each_test_series(finished):
+    data, table, result = tiny_dataset(), pl.read_parquet(finished / "series.parquet"), load_result(finished)
+    assert table["id"].to_list() == data.test.ids.tolist()
+    assert table["label"].to_list() == [data.classes[label] for label in data.test.labels]
+    assert table["length"].to_list() == data.test.lengths.tolist()
+    assert (table["label"] == table["prediction"]).mean() == result["test"]["accuracy"]
+    assert table["cost"].sum() / table["length"].sum() == result["test"]["cost_per_step"]
+    assert (table["cost"] == 2 * table["length"]).all()
+
+
+def test_the_pattern_table_says_what_was_requested_when(finished):
+    data, table = tiny_dataset(), pl.read_parquet(finished / "pattern.parquet")
+    assert len(table) == 7 * 5
+    shares = table.group_by("step").agg(pl.col("share").sum())
+    assert shares["share"].to_list() == pytest.approx([2.0] * 7)
+    assert table["real"].to_list() == data.provenance.real.ravel().tolist()
+
+
+def test_a_run_can_be_started_again_from_its_spec(finished, tmp_path):
+    train(artifacts.load_spec(finished), tmp_path / "again", data=tiny_dataset())
+    assert_same_run(finished, tmp_path / "again")
+
+
+def test_another_seed_gives_another_run(finished, tmp_path):
+    train(tiny_spec(**SPEC, seed=1), tmp_path / "other", data=tiny_dataset())
+    one, other = (load_file(folder / "weights.safetensors") for folder in (finished, tmp_path / "other"))
+    assert not any(one[name].equal(other[name]) for name in one)
+
+
+@pytest.mark.parametrize("kind", ["random", "static", "static-by-time", "table", "complete", "none", "oracle"])
+def test_every_kind_of_acquirer_can_be_trained_and_loaded(kind, tmp_path):
+    data = tiny_dataset(n_train=18)
+    result = train(tiny_spec(acquirer__kind=kind, training__epochs=1), tmp_path / "run", data=data)
+    model = load_model(tmp_path / "run")
+    assert evaluate(model.policy, data.test, data.provenance).metrics.to_dict() == result["test"]
+    assert result["test"]["cost_per_step"] == {"complete": 5, "none": 0}.get(kind, 2)
+    assert result["test"]["real_fraction"] == {"none": None, "oracle": 1.0, "complete": 0.4}.get(
+        kind, result["test"]["real_fraction"]
+    )
