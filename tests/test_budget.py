@@ -70,3 +70,19 @@ def test_where_all_orders_cost_the_same_the_count_is_known(amount, count):
     menu = Menu.one_per_feature(features_of(3))
     assert PerStep(amount).allow(PerStep(amount).init(2), Reveal.nothing(2, 3), menu).count == count
     assert PerStep(amount).allow(PerStep(amount).init(2), Reveal.nothing(2, 3), MENU).count is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(amount=st.floats(0.1, 9), cost=st.sampled_from([0.1, 0.25, 1.0, 3.0]), orders=st.integers(1, 6))
+def test_the_count_of_an_allowance_is_how_many_orders_of_one_cost_it_pays_for(amount, cost, orders):
+    features = tuple(features_of(orders))
+    menu = Menu(features, tuple(Order(feature.name, (feature.name,), cost) for feature in features))
+    allowance = PerStep(amount).allow(PerStep(amount).init(2), Reveal.nothing(2, orders), menu)
+    assert allowance.count == max(n for n in range(orders + 1) if n * cost <= amount + 1e-6 * cost)
+    assert allowance.feasible.all() == (cost <= amount + 1e-6)
+    everything = Unlimited().allow(Unlimited().init(2), Reveal.nothing(2, orders), menu)
+    assert everything.count == orders
+
+
+def test_there_is_no_count_at_unequal_costs():
+    assert PerStep(2).allow(PerStep(2).init(1), Reveal.nothing(1, 3), MENU).count is None

@@ -262,6 +262,12 @@ def test_a_value_that_the_record_does_not_hold_is_billed_and_not_revealed():
     assert (record.cost == 2).all()
 
 
+@pytest.mark.parametrize("acquirer", ["learned", "complete"])
+def test_a_batch_that_is_known_to_be_complete_gives_the_same_record(acquirer):
+    policy, batch = tiny_policy(acquirer), tiny_batch((7, 3, 5))
+    assert_same_record(run(policy, batch), run(policy, replace(batch, complete=True)))
+
+
 @pytest.mark.parametrize("selector", SELECTORS, ids=repr)
 def test_overlapping_panels_reveal_each_feature_once_and_cost_what_they_cost(selector):
     panels = (Order("ab", ("x0", "x1"), 2.0), Order("bc", ("x1", "x2"), 3.0), Order("d", ("x3",), 1.0))

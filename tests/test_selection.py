@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -193,6 +194,35 @@ def test_costs_that_do_not_add_up_exactly_still_fill_the_budget(selector, count)
 def test_equal_scores_go_to_the_front_of_the_menu():
     allowance = Allowance(torch.tensor([2.0]), torch.tensor([[False, True, True, True]]))
     assert drawn(HardTopK().select(Scores(torch.zeros(1, 4)), allowance, torch.ones(4))) == [[1, 2]]
+
+
+@st.composite
+def shared_choices(draw):
+    """Scores and an allowance of the same number of orders for everyone, any of them, at one cost."""
+    size, n_orders = draw(st.integers(1, 4)), draw(st.integers(1, 7))
+    spread = st.floats(-5, 5, width=32)
+    score = draw(st.sampled_from([SCORE, spread]))  # among the wide ones there is nearly always a tie or a -inf
+    scores = torch.tensor([[draw(score) for _ in range(n_orders)] for _ in range(size)])
+    count, cost = draw(st.integers(0, n_orders)), draw(COST)
+    allowance = Allowance(torch.full((size,), count * cost), torch.ones(size, n_orders, dtype=torch.bool))
+    return scores, allowance, count, torch.full((n_orders,), cost), draw(st.integers(0, 2**32))
+
+
+@pytest.mark.parametrize("selector", ALL, ids=repr)
+@settings(deadline=None, max_examples=60)
+@given(choice=shared_choices())
+def test_a_known_count_is_a_short_cut_to_the_same_selection_and_gradient(selector, choice):
+    values, allowance, count, costs, seed = choice
+    found = []
+    for known in (None, count):
+        scores = values.clone().requires_grad_()
+        selection = selector.select(Scores(scores), replace(allowance, count=known), costs, torch.Generator().manual_seed(seed))
+        weights = torch.arange(1.0, values.shape[1] + 1)
+        total = (selection.relaxed * weights).sum()
+        gradient = torch.autograd.grad(total, scores)[0] if total.requires_grad else torch.zeros_like(scores)
+        found.append((selection.request, selection.relaxed, selection.order, gradient))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("selector", RELAXED, ids=repr)

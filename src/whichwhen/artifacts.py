@@ -27,7 +27,10 @@ from whichwhen._version import __version__
 from whichwhen.errors import RunFolderError
 from whichwhen.files import write_atomically, write_json
 from whichwhen.model import FORMAT, Card, Model, blank_model
-from whichwhen.specs import RunSpec, parse_run_spec
+from whichwhen.specs import RunSpec, parse_spec
+
+_NAME_IT = "pass the folder of a run"
+_ANEW = "undo the change, or train into another folder"
 
 SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, RESULT, CHECKPOINT, EPOCHS = (
     "spec.json",
@@ -39,6 +42,10 @@ SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, RESULT, CHECKPOINT, EPOCHS = (
     "checkpoint.safetensors",
     "epochs",
 )
+
+
+RESULT_KEYS = ("spec_hash", "seed", "commit", "dataset", "acquirer", "budget", "validation", "test", "cpu_seconds")
+_EPOCH_KEYS = {"epoch", "loss", "accuracy", "validation_loss", "validation_accuracy", "best"}
 
 
 def save_spec(folder: Path, spec: RunSpec) -> None:
@@ -53,7 +60,7 @@ def load_spec(path: Path) -> RunSpec:
     if not isinstance(content, dict) or "spec" not in content:
         raise RunFolderError(f"{path} holds no spec", expected="a file as `whichwhen train` writes it")
     _check_format(content.get("format"), content.get("version"), path)
-    return parse_run_spec(json.dumps(content["spec"]), str(path))
+    return parse_spec(RunSpec, content["spec"], str(path))
 
 
 def save_model(path: Path, model: Model) -> None:
@@ -82,14 +89,16 @@ def load_model(path: Path | str) -> Model:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError) as error:
-        raise RunFolderError(f"{path} can't be read ({error})", expected="a file from `whichwhen train`") from None
+        raise _unreadable(path, error) from None
     _check_format(metadata.get("format"), metadata.get("version"), path)
     try:
         model = blank_model(Card.model_validate_json(metadata["card"]))
         model.load_tensors(tensors)
     except (KeyError, ValidationError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
-        raise RunFolderError(f"{path} holds no whole model ({reason})", expected="a file from `whichwhen train`") from None
+        raise RunFolderError(
+            f"{path} holds no whole model ({reason})", expected="a file from `whichwhen train`", do=_ANEW
+        ) from None
     return model
 
 
@@ -97,12 +106,21 @@ def load_result(folder: Path | str) -> dict[str, Any]:
     """``result.json`` of a finished run."""
     folder = Path(folder)
     check_finished(folder)
-    content = _read_json(folder / RESULT)
-    if not isinstance(content, dict) or not {"test", "validation", "seed"} <= content.keys():
-        raise RunFolderError(
-            f"{folder / RESULT} lacks test, validation or seed", expected="a file as `whichwhen train` writes it"
-        )
-    _check_format(content.get("format"), content.get("version"), folder / RESULT)
+    path = folder / RESULT
+    content = _read_json(path)
+    if not isinstance(content, dict):
+        raise RunFolderError(f"{path} holds no record", expected="a file from `whichwhen train`", do=_ANEW)
+    _check_format(content.get("format"), content.get("version"), path)
+    missing = [name for name in RESULT_KEYS if name not in content]
+    for split in ("validation", "test"):
+        part = content.get(split)
+        missing += [
+            f"{split}.{name}"
+            for name in ("accuracy", "cost_per_step", "real_fraction")
+            if not isinstance(part, dict) or name not in part
+        ]
+    if missing:
+        raise RunFolderError(f"{path} lacks {', '.join(missing)}", expected="a file from `whichwhen train`", do=_ANEW)
     return content
 
 
@@ -110,36 +128,53 @@ def load_history(folder: Path) -> list[dict[str, Any]]:
     """One record per epoch."""
     path = folder / HISTORY
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines: list[Any] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
-        raise RunFolderError(f"{path} can't be read ({error})", expected="a file from `whichwhen train`") from None
+        raise _unreadable(path, error) from None
+    if not lines or not all(isinstance(line, dict) and line.keys() >= _EPOCH_KEYS for line in lines):
+        raise RunFolderError(f"{path} holds no epochs", expected="a file from `whichwhen train`", do=_ANEW)
+    return lines
 
 
 def load_pattern(folder: Path) -> pl.DataFrame:
-    """How often each order was requested at each step: step, order, share, real."""
+    """How often each order was requested at each step: step, order, share, real; all orders of a step, step after step."""
     path = folder / PATTERN
     try:
-        return pl.read_parquet(path).select("step", "order", "share", "real")
+        table = pl.read_parquet(path).select("step", "order", "share", "real")
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise RunFolderError(f"{path} can't be read ({reason})", expected="a file from `whichwhen train`") from None
+        raise _unreadable(path, error) from None
+    orders, steps = table["order"].n_unique(), table["step"].n_unique()
+    if not table.height or table.height != orders * steps:
+        raise RunFolderError(f"{path} lacks rows", expected="every order at every step", do=_ANEW)
+    return table
 
 
 def check_finished(folder: Path) -> None:
     """Raise :class:`RunFolderError` unless the folder holds a finished run."""
     if not folder.is_dir():
-        raise RunFolderError(f"no run folder {folder}", expected="a folder that `whichwhen train --out` wrote")
+        raise RunFolderError(f"no run folder {folder}", expected="a folder that `whichwhen train --out` wrote", do=_NAME_IT)
     if not (folder / SPEC).is_file():
         raise RunFolderError(
-            f"{folder} is not a run folder: it has no {SPEC}", expected="a folder that `whichwhen train --out` wrote"
+            f"{folder} is not a run folder: it has no {SPEC}",
+            expected="a folder that `whichwhen train --out` wrote",
+            do=_NAME_IT,
         )
-    missing = [name for name in (WEIGHTS, HISTORY, SERIES, PATTERN, RESULT) if not (folder / name).is_file()]
-    if missing:
+    if missing := missing_files(folder):
         raise RunFolderError(
             f"{folder} is half written: it has no {', '.join(missing)}",
             expected="a finished run",
             do=f"finish it with `whichwhen train --spec {folder / SPEC} --out {folder} --resume`",
         )
+
+
+def missing_files(folder: Path) -> list[str]:
+    """What a finished run has and this folder has not."""
+    return [name for name in (SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, RESULT) if not (folder / name).is_file()]
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether all files of a finished run are there."""
+    return not missing_files(folder)
 
 
 def difference(one: RunSpec, other: RunSpec) -> str:
@@ -155,13 +190,20 @@ def difference(one: RunSpec, other: RunSpec) -> str:
     return "; ".join(found[:3]) + ("; …" if len(found) > 3 else "")
 
 
+def _unreadable(path: Path, error: Exception) -> RunFolderError:
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return RunFolderError(f"{path} can't be read ({reason})", expected="a file from `whichwhen train`", do=_ANEW)
+
+
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RunFolderError(f"{path} can't be read ({error.strerror})", expected="a file from `whichwhen train`") from None
+        raise RunFolderError(
+            f"{path} can't be read ({error.strerror})", expected="a file from `whichwhen train`", do=_ANEW
+        ) from None
     except ValueError as error:
-        raise RunFolderError(f"{path} is not JSON ({error})", expected="a file from `whichwhen train`") from None
+        raise RunFolderError(f"{path} is not JSON ({error})", expected="a file from `whichwhen train`", do=_ANEW) from None
 
 
 def _check_format(found: Any, version: Any, path: Path) -> None:

@@ -17,6 +17,7 @@ from whichwhen.errors import SpecError, WhichwhenError
 from whichwhen.specs import (
     PAPER_DATA,
     AcquirerSpec,
+    BudgetSpec,
     DataSpec,
     Preset,
     RunSpec,
@@ -25,6 +26,7 @@ from whichwhen.specs import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console
 
     from whichwhen.data import Dataset
@@ -130,6 +132,7 @@ def run_data(args: DataArgs) -> None:
     from whichwhen.data import archives, load_dataset, reference
     from whichwhen.data.catalog import CATALOG
 
+    RunSpec(data=args.data, budget=BudgetSpec(per_step=args.budget), seed=args.seed)  # raises what is out of range
     console = _console()
     if not args.data.name:
         if args.plot:
@@ -166,10 +169,7 @@ def run_data(args: DataArgs) -> None:
         facts["plot"] = str(args.plot)
     if args.json_:
         return _print_json(facts)
-    table = Table(show_header=False)
-    for name, value in facts.items():
-        table.add_row(name, _text(value))
-    console.print(table)
+    _print_facts(facts)
 
 
 def run_train(args: TrainArgs) -> None:
@@ -192,7 +192,7 @@ def run_train(args: TrainArgs) -> None:
     if args.json_:
         return _print_json(result)
     console.print(results_table({spec.acquirer.kind: result}, _title(spec, result)))
-    console.print(f"run folder: {out}", highlight=False)
+    print(f"run folder: {out}")
 
 
 def run_evaluate(args: EvaluateArgs) -> None:
@@ -216,6 +216,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
         policy = replace(policy, budget=budget)
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
+    model.check_classes(data.classes)
     for module in model.modules().values():
         module.to(device)
     found = evaluate(policy, data.split(args.split), data.provenance, device=device).metrics.to_dict()
@@ -230,12 +231,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
     }
     if args.json_:
         return _print_json(document)
-    from rich.table import Table
-
-    table = Table(show_header=False)
-    for name, value in document.items():
-        table.add_row(name, _text(value))
-    _console().print(table)
+    _print_facts(document)
 
 
 def run_plot(args: PlotArgs) -> None:
@@ -262,15 +258,11 @@ def run_plot(args: PlotArgs) -> None:
     if args.json_:
         return _print_json({"figures": [str(path) for path in paths]})
     for path in paths:
-        _console().print(str(path), highlight=False)
+        print(path)
 
 
 def run_demo(args: DemoArgs) -> None:
     """``whichwhen demo``."""
-    from rich.markup import escape
-
-    from whichwhen.specs import BudgetSpec
-
     base = RunSpec(
         data=DataSpec(name="japanese-vowels", fakes=args.fakes, n_fakes=args.n_fakes, shift=args.shift),
         budget=BudgetSpec(per_step=args.budget),
@@ -280,17 +272,15 @@ def run_demo(args: DemoArgs) -> None:
     )
     device = _prepare(args)
     from whichwhen import artifacts
-    from whichwhen.experiments.demo import demo_specs, run_specs, write_records
+    from whichwhen.experiments.demo import check_demo_folder, demo_specs, run_specs, write_records
     from whichwhen.reports import figures
     from whichwhen.reports.progress import TrainingProgress
     from whichwhen.reports.tables import results_table
 
     specs = demo_specs(base)
+    check_demo_folder(args.out, specs)
     if all((args.out / name / artifacts.RESULT).is_file() for name in specs) and not (args.quiet or args.json_):
-        _console(stderr=True).print(
-            f"all four runs are in {escape(str(args.out))} already: shown as they are; delete it or pass another --out to "
-            "train anew"
-        )
+        print(f"{args.out} holds all four runs already: delete it, or pass another --out, to train anew", file=sys.stderr)
     with TrainingProgress(_console(stderr=True), quiet=args.quiet or args.json_) as progress:
         try:
             results = run_specs(
@@ -322,7 +312,7 @@ def run_demo(args: DemoArgs) -> None:
         return _print_json({name: {**result, "run": str(folders[name])} for name, result in results.items()})
     console = _console()
     console.print(results_table(results, _title(base, results["learned"])))
-    console.print(f"figures: {pattern} and {curves}\nruns:    {args.out}", highlight=False)
+    print(f"figures: {pattern} and {curves}\nruns:    {args.out}")
 
 
 def run_bench(args: BenchArgs) -> None:
@@ -370,6 +360,17 @@ class _MissedError(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Exit codes: 0 done, 1 a benchmark missed a limit, 2 a user's mistake (said in one line), 130 Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(words)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # who read our output has left; so do we
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
         return 0 if words else 2
@@ -385,6 +386,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(tyro.cli(arguments, prog=f"whichwhen {verb}", args=rest, default=default))
     except WhichwhenError as error:
         return _fail(str(error), type(error).__name__, "--json" in rest)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f" {error.filename2 or error.filename}" if error.filename else ""
+        message = f"{error.strerror or error}:{where}; expected a place that can be read and written; choose another"
+        return _fail(message, "OSError", "--json" in rest)
     except _MissedError as missed:
         print(missed, file=sys.stderr)
         return 1
@@ -394,8 +401,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -429,12 +434,16 @@ def _train_default(words: list[str]) -> TrainArgs:
 
     path, preset = value("--spec"), value("--preset") or "default"
     if path is not None:
+        if value("--preset"):
+            raise SpecError("--spec and --preset together", expected="one of them", do="leave one out")
         from whichwhen.artifacts import load_spec
 
         return TrainArgs(run=load_spec(Path(path)), spec=Path(path))
     if preset not in ("default", "paper"):
         raise SpecError(f"unknown preset {preset!r}", expected="default or paper")
     named = next((word for word in words if word in PAPER_DATA), RunSpec().data.name)
+    if preset == "paper" and not {"-h", "--help"} & set(words):  # a value may look like a name: read the flags for real
+        named = tyro.cli(TrainArgs, prog="whichwhen train", args=words).run.data.name
     return TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
 
 
@@ -447,7 +456,7 @@ def _prepare(args: _ComputeArgs) -> Any:
     torch.set_num_threads(args.threads)
     try:
         device = torch.device(args.device)
-        torch.zeros(1, device=device)
+        float(torch.zeros(1, device=device))
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise SpecError(f"device {args.device!r} can't be used ({reason})", do="use --device cpu") from None
@@ -459,13 +468,18 @@ def _describe(data: Dataset) -> dict[str, Any]:
     return {
         "data set": data.name,
         **{f"{name} series": len(split) for name, split in splits.items()},
-        **{f"{name} lengths": f"{split.lengths.min()}-{split.lengths.max()}" for name, split in splits.items()},
+        **{f"{name} lengths": _range(split.lengths) for name, split in splits.items()},
         "features": len(data.features),
         "of them real at step 0": int(data.provenance.real[0].sum()),
         "names": [feature.name for feature in data.features],
         "classes": list(data.classes),
         "largest class, test": round(max((data.test.labels == c).mean() for c in range(len(data.classes))), 4),
     }
+
+
+def _range(numbers: np.ndarray) -> str:
+    low, high = numbers.min(), numbers.max()
+    return str(low) if low == high else f"{low}-{high}"
 
 
 def _title(spec: RunSpec, result: dict[str, Any]) -> str:
@@ -481,6 +495,13 @@ def _run_title(folder: Path, results: dict[Path, dict[str, Any]]) -> str:
     return own if len(alike) == 1 else f"{own} ({folder})"
 
 
+def _print_facts(facts: dict[str, Any]) -> None:
+    """Name and value on one line each, unbroken, so that paths can be copied."""
+    width = max(len(name) for name in facts) + 2
+    for name, value in facts.items():
+        print(f"{name:<{width}}{_text(value)}")
+
+
 def _text(value: Any) -> str:
     if isinstance(value, list):
         shown = ", ".join(str(item) for item in value[:12])
@@ -493,7 +514,7 @@ def _text(value: Any) -> str:
 def _console(stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr)
+    return Console(stderr=stderr, markup=False, emoji=False)
 
 
 def _print_json(document: Any) -> None:

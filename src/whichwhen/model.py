@@ -131,6 +131,15 @@ class Model:
             got, expected=f"the model's {len(own)} columns: {_some(own)}", do="pass the columns that it was trained on"
         )
 
+    def check_classes(self, classes: Sequence[str]) -> None:
+        """Raise :class:`FeatureError` unless these are the model's classes, in its order."""
+        if tuple(classes) != self.card.classes:
+            raise FeatureError(
+                f"classes {_some(classes)}",
+                expected=f"the model's {_some(self.card.classes)}",
+                do="pass data with the classes that it was trained on",
+            )
+
     def session(self, key: int = 0) -> Session:
         """A step-by-step session for one series."""
         return Session(

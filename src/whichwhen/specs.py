@@ -8,9 +8,8 @@ folder) are not part of a spec.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -42,7 +41,10 @@ class Spec(BaseModel):
         for name in names:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= least):
-                raise SpecError(f"{_flag(name)} is {value}", expected=f"at least {least:g}")
+                raise SpecError(f"{_flag(name)} is {value}", expected=f"at least {least:g}", do=f"change {_flag(name)}")
+
+
+S = TypeVar("S", bound=Spec)
 
 
 class DataSpec(Spec):
@@ -201,18 +203,20 @@ class RunSpec(Spec):
         return RunSpec.model_validate(content)
 
 
-def parse_run_spec(content: str, source: str) -> RunSpec:
-    """A spec from JSON text; ``source`` names it in the error."""
+def parse_spec(kind: type[S], content: object, source: str) -> S:
+    """A spec from plain data; ``source`` names it in the error."""
     try:
-        return RunSpec.model_validate(json.loads(content))
+        return kind.model_validate(content)
+    except SpecError as error:
+        raise SpecError(f"{source}: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise SpecError(
-            f"{source}: {where or 'the content'}: {first['msg']}", expected="a run spec as `whichwhen train` writes it"
+            f"{source}: {where or 'the content'}: {first['msg']}",
+            expected=f"a {kind.__name__} as `whichwhen train` writes it",
+            do="undo the edit",
         ) from None
-    except json.JSONDecodeError as error:
-        raise SpecError(f"{source} is not JSON ({error})", expected="a run spec as `whichwhen train` writes it") from None
 
 
 def preset_spec(preset: Preset, dataset: str) -> RunSpec:

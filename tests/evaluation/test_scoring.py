@@ -44,11 +44,11 @@ def by_hand(budget=1, menu=None):
 
 SERIES = SeriesSet.from_list(
     [
-        np.array([[1.0, 50, 90], [2.0, 50, 90]]),  # revealed 1 + 2 = 3
-        np.array([[-1.0, 50, 90], [0.5, 50, 90], [50, -2.0, 90]]),  # -1 + 0.5 - 2 = -2.5
-        np.array([[1.0, 50, 90], [0.0, 50, 90], [50, 1.0, 90], [50, -1.5, 90]]),  # 1 + 0 + 1 - 1.5 = 0.5
+        np.array([[1.0, 50, 90], [0.0, 50, 90], [50, 1.0, 90], [50, -1.5, 90]]),  # revealed 1 + 0 + 1 - 1.5 = 0.5
+        np.array([[-1.0, 50, 90], [0.5, 50, 90]]),  # -1 + 0.5 = -0.5
+        np.array([[1.0, 50, 90], [2.0, 50, 90], [50, 3.0, 90]]),  # 1 + 2 + 3 = 6
     ],
-    np.array([1, 0, 0]),
+    np.array([0, 0, 1]),
     features_of(3),
 )
 SHIFT = Provenance(np.array([[1, 0, 1], [1, 0, 1], [1, 0, 1], [0, 1, 1]], dtype=bool))
@@ -57,13 +57,14 @@ SHIFT = Provenance(np.array([[1, 0, 1], [1, 0, 1], [1, 0, 1], [0, 1, 1]], dtype=
 def test_metrics_against_a_hand_example():
     found = evaluate(by_hand(), SERIES, SHIFT)
     assert found.predictions.tolist() == [1, 0, 1]
+    assert found.labels.tolist() == [0, 0, 1]
     assert found.metrics.accuracy == pytest.approx(2 / 3)
-    losses = [math.log(1 + math.exp(-3)), math.log(1 + math.exp(-2.5)), math.log(1 + math.exp(0.5))]
+    losses = [math.log(1 + math.exp(0.5)), math.log(1 + math.exp(-0.5)), math.log(1 + math.exp(-6))]
     assert found.metrics.loss == pytest.approx(sum(losses) / 3)
     assert found.metrics.cost_per_step == 1
     assert found.metrics.n == 3
-    assert found.cost.tolist() == [2, 3, 4]
-    assert found.lengths.tolist() == [2, 3, 4]
+    assert found.cost.tolist() == [4, 2, 3]
+    assert found.lengths.tolist() == [4, 2, 3]
     assert found.going.tolist() == [3, 3, 2, 1]
     assert found.requested.tolist() == [[3, 0, 0], [3, 0, 0], [0, 2, 0], [0, 1, 0]]
 
@@ -80,7 +81,7 @@ def test_panels_of_unequal_cost_are_billed_at_their_cost_and_real_where_one_feat
     found = evaluate(by_hand(3, Menu(tuple(features_of(3)), orders)), SERIES, SHIFT)
     # steps 0, 1: a (3.0), nothing else fits; steps 2, 3: b (0.5), then c (2.0)
     assert found.requested.tolist() == [[3, 0, 0], [3, 0, 0], [0, 2, 2], [0, 1, 1]]
-    assert found.cost.tolist() == [6, 8.5, 11]
+    assert found.cost.tolist() == [11, 6, 8.5]
     assert found.metrics.cost_per_step == pytest.approx(25.5 / 9)
     # b is real throughout thanks to column 2, c only at step 3
     assert found.metrics.real_fraction == pytest.approx((6 + 2 + 0 + 1 + 1) / 12)

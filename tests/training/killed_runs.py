@@ -15,7 +15,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from builders import tiny_dataset, tiny_spec
 from whichwhen.training import loop, run, train
 
-SPEC = {"predictor__dropout": 0.2, "training__epochs": 4, "training__save_epochs": True}
+SPEC = {
+    "predictor__dropout": 0.2,
+    "training__epochs": 4,
+    "training__learning_rate": 0.1,  # so high that the best epoch is not the last
+    "training__save_epochs": True,
+}
 
 
 def die(*_: object, **__: object) -> None:
@@ -36,7 +41,7 @@ def on_call(count: int, function):
 
 
 def after_an_epoch() -> dict:
-    return {"on_epoch": lambda state: die() if len(state.history) == 2 else None}
+    return {"on_epoch": lambda state: die() if len(state.history) == 3 else None}
 
 
 def within_the_first_epoch() -> dict:
@@ -45,7 +50,7 @@ def within_the_first_epoch() -> dict:
 
 
 def within_an_epoch() -> dict:
-    loop.roll_out_detached = on_call(8, loop.roll_out_detached)  # three batches per epoch
+    loop.roll_out_detached = on_call(11, loop.roll_out_detached)  # three batches per epoch
     return {}
 
 
@@ -55,7 +60,7 @@ def within_a_checkpoint() -> dict:
 
     def half(*args):
         calls.append(1)
-        if len(calls) == 2:
+        if len(calls) == 3:
             os.fsync = die
         save(*args)
 
@@ -70,7 +75,7 @@ def after_a_checkpoint() -> dict:
     def whole(*args):
         calls.append(1)
         save(*args)
-        if len(calls) == 2:
+        if len(calls) == 3:
             die()
 
     run.save_checkpoint = whole
@@ -87,15 +92,16 @@ def before_the_result() -> dict:
     return {}
 
 
-PLACES = (
-    after_an_epoch,
-    within_the_first_epoch,
-    within_an_epoch,
-    within_a_checkpoint,
-    after_a_checkpoint,
-    before_the_test_set,
-    before_the_result,
-)
+PLACES = {
+    after_an_epoch: 1,
+    within_the_first_epoch: 4,
+    within_an_epoch: 1,
+    within_a_checkpoint: 2,
+    after_a_checkpoint: 1,
+    before_the_test_set: 0,
+    before_the_result: 0,
+}
+"""Where to die, and how many epochs are left to train afterwards."""
 
 
 def main(out: Path) -> None:

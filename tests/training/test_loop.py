@@ -249,6 +249,27 @@ def test_the_learning_rate_falls_along_a_cosine_or_not_at_all():
     assert learning_rate(constant, 0.9) == 0.4
 
 
+def test_the_learning_rate_falls_over_the_whole_training_and_not_over_each_epoch(tiny_data):
+    _, state = run(tiny_data, training__epochs=3, training__batch_size=16, training__learning_rate=0.01)
+    shares = [(3 * epoch + 2) / 9 for epoch in range(3)]  # the third of three steps of each epoch
+    expected = [0.005 * (1 + math.cos(math.pi * share)) for share in shares]
+    assert [line["learning_rate"] for line in state.history] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("clip", [0.01, 0.0])
+def test_gradients_are_clipped_where_the_spec_says_so(clip, tiny_data, monkeypatch):
+    norms, step = [], torch.optim.AdamW.step
+
+    def spy(self, *args, **kwargs):
+        gradients = [parameter.grad for group in self.param_groups for parameter in group["params"]]
+        norms.append(float(torch.cat([gradient.flatten() for gradient in gradients]).norm()))
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    run(tiny_data, training__epochs=1, training__clip=clip)
+    assert (max(norms) <= 0.01 * (1 + 1e-4)) == bool(clip)
+
+
 def test_every_training_series_is_seen_once_in_each_epoch(tiny_data, monkeypatch):
     seen = []
 

@@ -64,17 +64,27 @@ def killed(tmp_path_factory):
 # -- kill and resume
 
 
-@pytest.mark.parametrize("place", [place.__name__ for place in PLACES])
-def test_a_killed_run_that_is_resumed_ends_as_one_that_was_not_killed(place, killed, finished):
+@pytest.mark.parametrize(("place", "left"), [(place.__name__, left) for place, left in PLACES.items()])
+def test_a_killed_run_that_is_resumed_ends_as_one_that_was_not_killed(place, left, killed, finished):
     folder = killed / place
     assert not (folder / "result.json").exists()
-    if place != "within_the_first_epoch":
-        assert (folder / "checkpoint.safetensors").exists()
     with pytest.raises(RunFolderError):
         load_model(folder)
-    train(tiny_spec(**SPEC), folder, data=tiny_dataset(), resume=True)
+    trained = []
+    train(
+        tiny_spec(**SPEC),
+        folder,
+        data=tiny_dataset(),
+        resume=True,
+        on_epoch=lambda state: trained.append(len(state.history)),
+    )
+    assert trained == [1, 2, 3, 4][4 - left :]
     assert_same_run(finished, folder)
     assert not (folder / "checkpoint.safetensors").exists()
+
+
+def test_the_best_epoch_of_this_run_is_not_its_last(finished):
+    assert load_result(finished)["best_epoch"] < 3  # or the tests above could not tell the two apart
 
 
 def test_a_finished_run_is_read_and_not_trained_again(finished, monkeypatch):

@@ -15,7 +15,7 @@ from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet
 from whichwhen.errors import DataError, SpecError
 from whichwhen.menu import Feature
 from whichwhen.provenance import Provenance
-from whichwhen.specs import DataSpec
+from whichwhen.specs import DataSpec, parse_spec
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         folder: where archives lie; the environment variable WHICHWHEN_DATA if not given.
         **fields: ``fakes``, ``n_fakes``, ``shift``, ``m``, ``validation``.
     """
-    spec = data if isinstance(data, DataSpec) else DataSpec.model_validate({"name": data, **fields})
+    spec = data if isinstance(data, DataSpec) else parse_spec(DataSpec, {"name": data, **fields}, "load_dataset")
     parts = _load_parts(spec, seed, folder)
     for part in (parts.train, parts.test):
         check_series(part, parts.classes, spec.name)
@@ -107,7 +107,11 @@ def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None
     """Raise :class:`DataError` where series can't be used: one class, a single step, NaN or infinite values."""
     where = f"{name} ({series.source} part)"
     if len(classes) < 2:
-        raise DataError(f"{where}: labels with one class ({', '.join(classes)})", expected="at least two classes")
+        raise DataError(
+            f"{where}: labels with one class ({', '.join(classes)})",
+            expected="at least two classes",
+            do="use data with something to tell apart",
+        )
     short = np.flatnonzero(series.lengths < 2)
     if len(short):
         raise DataError(

@@ -10,6 +10,7 @@ import torch
 
 from whichwhen import artifacts
 from whichwhen.data import load_dataset
+from whichwhen.errors import RunFolderError
 from whichwhen.files import write_json
 from whichwhen.specs import RunSpec
 from whichwhen.training import train
@@ -21,6 +22,16 @@ ACQUIRERS = ("random", "static", "learned", "complete")
 def demo_specs(base: RunSpec) -> dict[str, RunSpec]:
     """The same run with each acquirer."""
     return {kind: base.change(acquirer__kind=kind) for kind in ACQUIRERS}
+
+
+def check_demo_folder(out: Path, specs: dict[str, RunSpec]) -> None:
+    """Raise :class:`RunFolderError` unless the folder is new, empty, or holds this demo's runs."""
+    if out.exists() and not out.is_dir():
+        raise RunFolderError(f"{out} is a file", expected="a folder to write to", do="choose another --out")
+    if out.is_dir() and any(out.iterdir()) and not any((out / name / artifacts.SPEC).is_file() for name in specs):
+        raise RunFolderError(
+            f"{out} holds something else than a demo", expected="a new or empty folder", do="choose another --out"
+        )
 
 
 def run_specs(
@@ -41,7 +52,7 @@ def run_specs(
     for name, spec in specs.items():
         on_begin(name, spec)
         key = f"{spec.data.model_dump_json()} {spec.seed}"
-        if not (out / name / artifacts.RESULT).is_file() and key not in loaded:
+        if not artifacts.is_finished(out / name) and key not in loaded:
             loaded = {key: load_dataset(spec.data, spec.seed, folder)}
         results[name] = train(
             spec, out / name, data=loaded.get(key), folder=folder, device=device, resume=True, on_epoch=on_epoch

@@ -43,7 +43,8 @@ def draw_patterns(patterns: Mapping[str, pl.DataFrame]) -> Figure:
         patterns: by title, the content of ``pattern.parquet``: step, order, share, real.
     """
     figure = _figure(min(3.4 * len(patterns) + 0.9, 15), 3.9)
-    panels = figure.subplots(1, len(patterns), sharey=True, squeeze=False)[0]
+    same = len({tuple(_matrix(pattern)[2]) for pattern in patterns.values()}) == 1
+    panels = figure.subplots(1, len(patterns), sharey=same, squeeze=False)[0]
     image = None
     for panel, (title, pattern) in zip(panels, patterns.items(), strict=True):
         shares, real, orders = _matrix(pattern)
@@ -55,8 +56,9 @@ def draw_patterns(patterns: Mapping[str, pl.DataFrame]) -> Figure:
         panel.tick_params(labelsize=8)
         for side in ("top", "right"):
             panel.spines[side].set_visible(False)
+        if not same or panel is panels[0]:
+            _order_ticks(panel, orders)
     panels[0].set_ylabel("order")
-    _order_ticks(panels[0], orders)
     if image is not None:
         bar = figure.colorbar(image, ax=list(panels), pad=0.015, fraction=0.05 / len(patterns) + 0.01)
         bar.set_label("share of series that requested it", fontsize=8)
@@ -113,6 +115,8 @@ def draw_samples(data: Dataset, count: int = 2) -> Figure:
         if not real.all():
             _outline(image, real.T)
         image.set_xlabel("time step")
+        if column:
+            image.set_yticks([])
         bar = figure.colorbar(drawn, ax=image, pad=0.02)
         bar.ax.tick_params(labelsize=7)
         for panel in (lines, image):

@@ -66,9 +66,18 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
             best_epoch, cpu_seconds = int(facts["best_epoch"]), float(facts["cpu_seconds"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise RunFolderError(f"{path} can't be read ({error})", do="delete the folder and train anew") from None
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise RunFolderError(
+            f"{path} can't be read ({reason})",
+            expected="a checkpoint as `whichwhen train` writes it",
+            do="delete it to train anew, or choose another --out",
+        ) from None
     if owner != spec_hash:
-        raise RunFolderError(f"{path} belongs to another spec", do="restore spec.json, or train into another folder")
+        raise RunFolderError(
+            f"{path} belongs to another spec",
+            expected="a checkpoint of the spec.json beside it",
+            do="undo the edit of spec.json, or choose another --out",
+        )
     groups: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
     for place, tensor in tensors.items():
         group, _, name = place.partition("/")

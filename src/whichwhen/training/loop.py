@@ -96,6 +96,7 @@ def fit(
         epoch = len(state.history) + 1
         minimised, loss, accuracy = _run_epoch(model, run, data, objective, optimizer, parameters, epoch, device)
         scores = evaluate(model.policy, data.validation, device=device).metrics
+        _check_finite(scores.loss, epoch)
         state.cpu_seconds = spent_before + time.process_time() - started
         record = EpochRecord(
             epoch=epoch,
@@ -175,6 +176,15 @@ def _run_epoch(
                 totals += len(rows) * np.array([value, float(F.cross_entropy(final, known.labels)), float(right)])
     means = totals / len(data.train)
     return float(means[0]), float(means[1]), float(means[2])
+
+
+def _check_finite(loss: float, epoch: int) -> None:
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"the loss became {loss} in epoch {epoch}",
+            expected="a finite number",
+            do="lower --learning-rate, or set --clip 1",
+        )
 
 
 def _batches(count: int, size: int, seed: int) -> Iterator[np.ndarray]:

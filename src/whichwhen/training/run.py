@@ -48,8 +48,15 @@ def train(
     """
     out = Path(out)
     _check_out(out, spec, resume)
-    if (out / artifacts.RESULT).is_file():
-        return artifacts.load_result(out)
+    if artifacts.is_finished(out):
+        result = artifacts.load_result(out)
+        if result["spec_hash"] != spec.hash:
+            raise RunFolderError(
+                f"{out / artifacts.RESULT} is the result of another spec than {artifacts.SPEC} beside it",
+                expected="a folder as `whichwhen train` left it",
+                do="undo the edit, or choose another --out",
+            )
+        return result
     began = time.process_time()
     data = data or load_dataset(spec.data, spec.seed, folder)
     checkpoint = out / artifacts.CHECKPOINT
@@ -154,11 +161,14 @@ def current_commit() -> str | None:
 def _check_out(out: Path, spec: RunSpec, resume: bool) -> None:
     """Nothing is ever overwritten: the folder is new, empty, or holds this very run."""
     if not out.exists():
+        above = next(parent for parent in out.absolute().parents if parent.exists())
+        if not above.is_dir():
+            raise RunFolderError(f"{out} would lie below the file {above}", expected="a folder", do="choose another --out")
         return
     if not out.is_dir():
         raise RunFolderError(f"{out} is a file", expected="a folder to write to", do="choose another --out")
     if not (out / artifacts.SPEC).is_file():
-        if any(out.iterdir()):
+        if any(not path.name.endswith(".part") for path in out.iterdir()):  # what a kill left half written is ours
             raise RunFolderError(
                 f"{out} holds something else than a run", expected="a new or empty folder", do="choose another --out"
             )
@@ -171,9 +181,10 @@ def _check_out(out: Path, spec: RunSpec, resume: bool) -> None:
             do="choose another --out",
         )
     if not resume:
-        finished = (out / artifacts.RESULT).is_file()
+        finished = artifacts.is_finished(out)
         raise RunFolderError(
             f"{out} already holds this run, {'finished' if finished else 'unfinished'}",
+            expected="a new or empty folder",
             do=f"pass --resume to {'read its result' if finished else 'go on with it'}, or choose another --out",
         )
 
