@@ -288,6 +288,15 @@ def test_overlapping_panels_reveal_each_feature_once_and_cost_what_they_cost(sel
         assert (everything.cost[everything.valid] == 6).all()
 
 
+def test_as_many_orders_as_features_need_not_be_the_features():
+    menu = Menu(tuple(features_of(3)), (Order("c", ("x2",)), Order("a", ("x0",)), Order("b or c", ("x1", "x2"))))
+    batch = tiny_batch((4, 3), n_features=3)
+    record = run(tiny_policy("table", n_features=3, menu=menu), batch)
+    request = record.selections.request
+    expected = torch.stack([request[..., 1], request[..., 2], torch.maximum(request[..., 0], request[..., 2])], -1)
+    assert torch.equal(record.reveals.mask, expected)
+
+
 def test_reveals_carry_their_time_and_age():
     record = run(tiny_policy(), tiny_batch((3, 2)))
     assert record.reveals.time.tolist() == [[0, 1, 2], [0, 1, 0]]

@@ -123,9 +123,9 @@ def test_unflatten_names_what_is_missing():
 
 
 def test_final_logits_are_those_of_each_series_own_last_step():
-    batch = tiny_batch((7, 3, 2))
+    batch = tiny_batch((3, 7, 2, 7))
     record = roll_out(tiny_policy(), batch)
-    assert record.lengths.tolist() == [7, 3, 2]
+    assert record.lengths.tolist() == [3, 7, 2, 7]
     for i, length in enumerate(batch.lengths.tolist()):
         assert torch.equal(record.final_logits[i], record.logits[i, length - 1])
 

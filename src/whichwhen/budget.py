@@ -77,7 +77,7 @@ class PerStep(Budget):
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """``amount`` for everyone, on any order that it can pay for."""
-        return _same_for_all(self.amount, menu, ledger.spent.shape[0], ledger.spent.device)
+        return _same_for_all(self.amount, menu.prices, ledger.spent.shape[0], ledger.spent.device)
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ class Unlimited(Budget):
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """The price of the whole menu."""
-        return _same_for_all(float(menu.costs.sum()), menu, ledger.spent.shape[0], ledger.spent.device)
+        return _same_for_all(sum(menu.prices), menu.prices, ledger.spent.shape[0], ledger.spent.device)
 
 
 @lru_cache(maxsize=1024)
-def _same_for_all(amount: float, menu: Menu, size: int, device: torch.device) -> Allowance:
+def _same_for_all(amount: float, prices: tuple[float, ...], size: int, device: torch.device) -> Allowance:
     """The same amount for each series, on any order that it can pay for. Made once for each size: nobody writes to it."""
     amounts = torch.full((size,), float(amount), device=device)
-    payable = torch.from_numpy(menu.costs <= amount + _EPS).to(device).expand(size, len(menu.orders))
+    payable = torch.tensor(prices, device=device) <= amount + _EPS
     count = None
-    if menu.same_cost is not None:
-        count = min(math.floor(amount / menu.same_cost + _EPS), len(menu.orders))
-    return Allowance(amounts, payable, count)
+    if len(set(prices)) == 1:
+        count = min(math.floor(amount / prices[0] + _EPS), len(prices))
+    return Allowance(amounts, payable.expand(size, len(prices)), count)

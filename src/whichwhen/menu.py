@@ -76,34 +76,31 @@ class Menu:
         for order in self.orders:
             _check_order(order, self._column)
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.features, self.orders))
-
     @classmethod
     def one_per_feature(cls, features: Iterable[Feature]) -> Menu:
         """The paper's menu: each feature an order of its own, at cost 1, with turnaround 1."""
         features = tuple(features)
         return cls(features, tuple(Order(feature.name, (feature.name,)) for feature in features))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the orders."""
         return tuple(order.name for order in self.orders)
 
+    @cached_property
+    def prices(self) -> tuple[float, ...]:
+        """Cost of each order."""
+        return tuple(order.cost for order in self.orders)
+
     @property
     def costs(self) -> np.ndarray:
         """Cost of each order, ``[K]`` float32."""
-        return np.array([order.cost for order in self.orders], dtype=np.float32)
+        return np.array(self.prices, dtype=np.float32)
 
     @cached_property
     def same_cost(self) -> float | None:
         """The cost of every order, where it is the same for all; else None."""
-        costs = {order.cost for order in self.orders}
-        return costs.pop() if len(costs) == 1 else None
+        return self.prices[0] if len(set(self.prices)) == 1 else None
 
     @property
     def reveals(self) -> np.ndarray:

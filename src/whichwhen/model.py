@@ -170,7 +170,7 @@ def blank_model(card: Card) -> Model:
         acquirer = make_acquirer(
             spec.acquirer, len(features), len(menu.orders), card.horizon, card.longest, predictor.context_size, spec.seed
         )
-    return Model(card, Policy(menu, budget, acquirer, predictor))
+    return Model(card, Policy(menu, budget, acquirer.eval(), predictor.eval()))
 
 
 def make_model(spec: RunSpec, data: Dataset) -> Model:

@@ -11,6 +11,7 @@ gradient comes straight through a relaxation instead.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -155,7 +156,7 @@ def take_highest(ranking: Float[Tensor, "*B K"], allowance: Allowance, costs: Fl
 def threshold(lowest: Float[Tensor, "*B 1"], highest: Float[Tensor, "*B 1"]) -> Float[Tensor, "*B 1"]:
     """Midway between what was taken and what was not; where one is missing, one below or above the other."""
     middle = (lowest + highest) / 2
-    if bool(torch.isfinite(middle).all()):
+    if math.isfinite(float(middle.sum())):
         return middle
     middle = torch.where(torch.isinf(highest), lowest - 1, middle)
     middle = torch.where(torch.isinf(lowest), highest + 1, middle)

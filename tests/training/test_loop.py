@@ -153,6 +153,23 @@ def test_random_requests_are_fresh_in_each_epoch_of_training_and_fixed_in_evalua
     assert np.array_equal(one, two)
 
 
+def test_noise_is_fresh_in_each_epoch_and_the_same_for_the_same_seed(tiny_data, monkeypatch):
+    seen = []
+
+    def spy(policy, batch, generator=None):
+        record = roll_out_detached(policy, batch, generator)
+        seen.append(record.steps[0].selection.noise.clone())
+        return record
+
+    monkeypatch.setattr(loop, "roll_out_detached", spy)
+    for _ in range(2):
+        run(tiny_data, training__epochs=2, training__batch_size=100)
+    first, second, *again = seen
+    assert not torch.equal(first, second)
+    assert torch.equal(first, again[0])
+    assert torch.equal(second, again[1])
+
+
 # -- the choice of the epoch
 
 

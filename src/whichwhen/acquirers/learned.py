@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from whichwhen.contracts import Acquirer
 from whichwhen.timecode import TimeCode
@@ -44,4 +45,6 @@ class LearnedAcquirer(Acquirer):
         parts = [view.reveal.values, view.reveal.mask, self.time(view.time)]
         if self.reads_context:
             parts.append(view.context)
-        return Scores(self.scores(torch.relu(self.hidden(torch.cat(parts, -1))))), state
+        first, last = self.hidden, self.scores
+        hidden = torch.relu(F.linear(torch.cat(parts, -1), first.weight, first.bias))
+        return Scores(F.linear(hidden, last.weight, last.bias)), state

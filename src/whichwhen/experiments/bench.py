@@ -276,6 +276,8 @@ def _measure_session(kind: str) -> dict[str, Any]:
     """One series, 40 features: the step's CPU time at the median, at the start and after hundreds of steps."""
     bench = Bench.of(Setting("session", kind, batch=1, layers=4 if kind == "conv" else 2, hidden=32))
     policy = replace(bench.policy, selector=HardTopK())
+    for model in (policy.acquirer, policy.predictor):
+        model.eval()
     session = Session(policy, ["a", "b"], np.zeros(40), np.ones(40))
     values = {f"x{i}": float(i) / 40 for i in range(40)}
     times = []

@@ -83,7 +83,7 @@ class _Block(nn.Module):
         self.dilation = dilation
         self.reach = (_KERNEL - 1) * dilation
         self.conv = nn.Linear(_KERNEL * width, width)
-        self.drop = nn.Dropout(dropout)
+        self.dropout = dropout
 
     def forward(self, x: Float[Tensor, "N W"], sizes: tuple[int, ...]) -> Float[Tensor, "N W"]:
         taps = [_lag(x, sizes, self.dilation * i) for i in reversed(range(_KERNEL))]
@@ -95,8 +95,8 @@ class _Block(nn.Module):
         return self._act(x, window[:, :: self.dilation].flatten(1)), window[:, 1:]
 
     def _act(self, x: Tensor, taps: Tensor) -> Tensor:
-        out: Tensor = x + self.drop(F.gelu(self.conv(taps)))
-        return out
+        out = F.gelu(F.linear(taps, self.conv.weight, self.conv.bias))
+        return x + (F.dropout(out, self.dropout) if self.training and self.dropout else out)
 
 
 def _lag(x: Float[Tensor, "N W"], sizes: tuple[int, ...], lag: int) -> Float[Tensor, "N W"]:

@@ -116,6 +116,8 @@ def fit(
             state.best, state.best_epoch = state.weights, epoch
         on_epoch(state)
     model.load_tensors(state.best)
+    for module in model.modules().values():
+        module.eval()
     return state
 
 
