@@ -6,12 +6,13 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 WANTS := pyproject.toml constraints.txt
 
-.PHONY: help demo test check format wheel clean
+.PHONY: help demo test check bench format wheel clean
 
 help:
 	@echo "make demo     train random, static, learned and complete acquirers on real data: table and figures"
 	@echo "make test     run the tests"
 	@echo "make check    format, lint, types, import layers"
+	@echo "make bench    measure what acquisition costs; fails where a limit is missed"
 	@echo "make format   put the code into its format"
 	@echo "make wheel    build the wheel and try it in an empty environment"
 	@echo "make clean    delete the environment and everything that was built"
@@ -27,6 +28,9 @@ check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(CORE)
+	$(BIN)/whichwhen bench --out benchmarks/results.json
 
 format: $(DEV)
 	$(BIN)/ruff format .
