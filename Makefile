@@ -18,7 +18,7 @@ help:
 	@echo "make clean    delete the environment and everything that was built"
 
 demo: $(CORE)
-	$(BIN)/whichwhen demo --out runs/demo
+	$(BIN)/whichwhen demo
 
 test: $(DEV)
 	$(BIN)/python -m pytest

@@ -161,8 +161,7 @@ def test_an_acquirer_that_sees_the_next_step_is_found_out(monkeypatch):
         check_acquirer(peeking(monkeypatch, ahead=1), n_features=6, n_orders=6)
 
 
-def test_checks_leave_the_mode_of_a_model_alone():
-    policy = tiny_policy()
-    policy.predictor.train()
-    check_predictor(policy.predictor, n_features=5, n_classes=3)
-    assert policy.predictor.training
+def test_checks_switch_dropout_off_and_leave_the_mode_of_a_model_alone():
+    predictor = ConvPredictor(5, 3, 9, dropout=0.5).train()
+    check_predictor(predictor, n_features=5, n_classes=3)
+    assert predictor.training

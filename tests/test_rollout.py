@@ -19,6 +19,7 @@ from whichwhen.training import EndToEnd, fit
 from whichwhen.types import Batch, Reveal, flatten, tree_map
 
 SELECTORS = [HardTopK(), GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
+KINDS = (*ACQUIRERS, "context")
 LENGTHS = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 
 
@@ -28,9 +29,16 @@ def run(policy, batch):
         return roll_out(policy, batch, torch.Generator().manual_seed(9))
 
 
+def policy_of(acquirer, predictor="conv", budget=2):
+    """``context`` stands for the learned acquirer that reads the predictor's context."""
+    if acquirer == "context":
+        return tiny_policy("learned", predictor, budget, context=True)
+    return tiny_policy(acquirer, predictor, budget)
+
+
 def every_policy(test):
     """With each mechanism and architecture, by hard selection; what learns also with each selector of training."""
-    cases = [(acquirer, predictor, HardTopK()) for acquirer in ACQUIRERS for predictor in PREDICTORS]
+    cases = [(acquirer, predictor, HardTopK()) for acquirer in KINDS for predictor in PREDICTORS]
     cases += [("learned", "conv", selector) for selector in SELECTORS[1:]]
     names = [f"{acquirer}-{predictor}-{selector!r}" for acquirer, predictor, selector in cases]
     return pytest.mark.parametrize(("acquirer", "predictor", "selector"), cases, ids=names)(test)
@@ -47,7 +55,7 @@ def changed(batch, where):
 
 @every_policy
 def test_values_that_were_not_revealed_change_nothing(acquirer, predictor, selector):
-    policy, batch = tiny_policy(acquirer, predictor).with_selector(selector), tiny_batch()
+    policy, batch = policy_of(acquirer, predictor).with_selector(selector), tiny_batch()
     before = run(policy, batch)
     hidden = (before.reveals.mask == 0) & batch.observed
     assert hidden.any() == (acquirer != "complete")
@@ -60,7 +68,7 @@ def test_values_that_were_not_revealed_change_nothing(acquirer, predictor, selec
 @every_policy
 @pytest.mark.parametrize("t", [0, 1, 3, 6])
 def test_values_from_step_t_on_change_no_request_up_to_it_and_no_prediction_before_it(acquirer, predictor, selector, t):
-    policy, batch = tiny_policy(acquirer, predictor).with_selector(selector), tiny_batch((7, 5, 7))
+    policy, batch = policy_of(acquirer, predictor).with_selector(selector), tiny_batch((7, 5, 7))
     before = run(policy, batch)
     later = (torch.arange(batch.steps) >= t).view(1, -1, 1) & batch.observed
     after = run(policy, changed(batch, later))
@@ -70,7 +78,7 @@ def test_values_from_step_t_on_change_no_request_up_to_it_and_no_prediction_befo
 
 @every_policy
 def test_whether_a_series_goes_on_changes_nothing_so_far(acquirer, predictor, selector):
-    policy, batch = tiny_policy(acquirer, predictor).with_selector(selector), tiny_batch((7, 7, 7))
+    policy, batch = policy_of(acquirer, predictor).with_selector(selector), tiny_batch((7, 7, 7))
     whole = run(policy, batch)
     cut = replace(tree_map(lambda tensor: tensor[:, :4] if tensor.ndim > 1 else tensor, batch), lengths=torch.full((3,), 4))
     short = run(policy, cut)
@@ -79,8 +87,9 @@ def test_whether_a_series_goes_on_changes_nothing_so_far(acquirer, predictor, se
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
-def test_values_that_were_revealed_do_change_later_requests_and_predictions(predictor):
-    policy, batch = tiny_policy("learned", predictor), tiny_batch((7, 7, 7))
+@pytest.mark.parametrize("acquirer", ["learned", "context"])
+def test_values_that_were_revealed_do_change_later_requests_and_predictions(acquirer, predictor):
+    policy, batch = policy_of(acquirer, predictor), tiny_batch((7, 7, 7))
     before = run(policy, batch)
     first = (torch.arange(batch.steps) == 0).view(1, -1, 1)
     after = run(policy, changed(batch, (before.reveals.mask > 0) & first))
@@ -90,7 +99,7 @@ def test_values_that_were_revealed_do_change_later_requests_and_predictions(pred
 
 @pytest.mark.parametrize("acquirer", ACQUIRERS)
 def test_labels_change_no_request_and_no_prediction(acquirer, tiny_data):
-    policy = tiny_policy(acquirer)
+    policy = policy_of(acquirer)
     before = evaluate(policy, tiny_data.test)
     after = evaluate(policy, replace(tiny_data.test, labels=(tiny_data.test.labels + 1) % 3))
     assert np.array_equal(before.predictions, after.predictions)
@@ -100,7 +109,7 @@ def test_labels_change_no_request_and_no_prediction(acquirer, tiny_data):
 
 @pytest.mark.parametrize("acquirer", [kind for kind in ACQUIRERS if kind != "random"])
 def test_the_initial_request_is_made_on_nothing(acquirer):
-    record = run(tiny_policy(acquirer), tiny_batch())
+    record = run(policy_of(acquirer), tiny_batch())
     assert (record.selections.request[:, 0] == record.selections.request[0, 0]).all()
 
 
@@ -128,11 +137,11 @@ def member(batch, i, steps):
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
-@pytest.mark.parametrize("acquirer", ACQUIRERS)
+@pytest.mark.parametrize("acquirer", KINDS)
 @settings(deadline=None, max_examples=5)
 @given(lengths=LENGTHS, padding=st.integers(0, 3), data=st.data())
 def test_the_rollout_of_a_batch_equals_the_rollouts_of_its_members(acquirer, predictor, lengths, padding, data):
-    policy, batch = tiny_policy(acquirer, predictor), tiny_batch(tuple(lengths))
+    policy, batch = policy_of(acquirer, predictor), tiny_batch(tuple(lengths))
     together = run(policy, batch)
     for i, length in enumerate(lengths):
         alone = run(policy, member(batch, i, length + padding))
@@ -170,11 +179,11 @@ def test_no_step_is_computed_on_padding(predictor):
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
-@pytest.mark.parametrize("acquirer", ["learned", "complete"])
+@pytest.mark.parametrize("acquirer", ["learned", "context", "complete"])
 @settings(deadline=None, max_examples=10)
 @given(lengths=LENGTHS)
 def test_the_predictor_s_whole_sequence_path_agrees_with_the_loop(acquirer, predictor, lengths):
-    policy, batch = tiny_policy(acquirer, predictor), tiny_batch(tuple(lengths))
+    policy, batch = policy_of(acquirer, predictor), tiny_batch(tuple(lengths))
     record = run(policy, batch)
     with inference(policy):
         logits, _ = policy.predictor.sequence(record.reveals, batch.lengths)
@@ -206,7 +215,7 @@ def test_none_measures_nothing_and_costs_nothing():
 
 @every_policy
 def test_what_was_requested_is_what_is_revealed_and_billed(acquirer, predictor, selector):
-    policy, batch = tiny_policy(acquirer, predictor).with_selector(selector), tiny_batch()
+    policy, batch = policy_of(acquirer, predictor).with_selector(selector), tiny_batch()
     record = run(policy, batch)
     request = record.selections.request
     assert torch.equal(record.reveals.mask, request)
@@ -217,7 +226,7 @@ def test_what_was_requested_is_what_is_revealed_and_billed(acquirer, predictor, 
 
 @every_policy
 def test_budgets_are_exact_at_every_step(acquirer, predictor, selector):
-    policy, batch = tiny_policy(acquirer, predictor, budget=3).with_selector(selector), tiny_batch()
+    policy, batch = policy_of(acquirer, predictor, budget=3).with_selector(selector), tiny_batch()
     record = run(policy, batch)
     counts = record.selections.request.sum(-1)[record.valid]
     if acquirer == "complete":
@@ -235,7 +244,7 @@ def test_budgets_are_exact_at_every_step(acquirer, predictor, selector):
 
 @pytest.mark.parametrize("acquirer", ACQUIRERS)
 def test_there_is_nothing_after_the_end_of_a_series(acquirer):
-    record = run(tiny_policy(acquirer), tiny_batch((2, 7, 4)))
+    record = run(policy_of(acquirer), tiny_batch((2, 7, 4)))
     assert record.valid.sum(1).tolist() == [2, 7, 4]
     for name, tensor in flatten(padded_parts(record)).items():
         assert not tensor[~record.valid].any(), name
@@ -264,7 +273,7 @@ def test_a_value_that_the_record_does_not_hold_is_billed_and_not_revealed():
 
 @pytest.mark.parametrize("acquirer", ["learned", "complete"])
 def test_a_batch_that_is_known_to_be_complete_gives_the_same_record(acquirer):
-    policy, batch = tiny_policy(acquirer), tiny_batch((7, 3, 5))
+    policy, batch = policy_of(acquirer), tiny_batch((7, 3, 5))
     assert_same_record(run(policy, batch), run(policy, replace(batch, complete=True)))
 
 

@@ -16,7 +16,12 @@ from whichwhen.types import tree_map
 
 CLASSES = ("a", "b", "c")
 NAMES = tuple(f"x{i}" for i in range(5))
-ACQUIRERS = ("learned", "table", "random", "static-by-time", "complete", "none")
+ACQUIRERS = ("learned", "context", "table", "random", "static-by-time", "complete", "none")
+
+
+def policy_of(acquirer, predictor):
+    """``context`` stands for the learned acquirer that reads the predictor's context."""
+    return tiny_policy("learned" if acquirer == "context" else acquirer, predictor, context=acquirer == "context")
 
 
 def open_session(policy, key=13, mean=0.0, std=1.0, fingerprint="me"):
@@ -48,7 +53,7 @@ def model():
 @pytest.mark.parametrize("predictor", PREDICTORS)
 @pytest.mark.parametrize("acquirer", ACQUIRERS)
 def test_a_session_gives_the_requests_and_predictions_of_the_rollout(acquirer, predictor):
-    policy, batch = tiny_policy(acquirer, predictor), tiny_batch((7, 4))
+    policy, batch = policy_of(acquirer, predictor), tiny_batch((7, 4))
     with inference(policy):
         record = roll_out(policy, batch)
     for i, length in enumerate(batch.lengths.tolist()):
@@ -178,10 +183,10 @@ def test_values_that_can_not_be_used_are_refused_and_leave_the_session_as_it_was
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
-@pytest.mark.parametrize("acquirer", ["learned", "table", "random", "static"])
+@pytest.mark.parametrize("acquirer", ["learned", "context", "table", "random", "static"])
 @pytest.mark.parametrize("stop", [0, 1, 4])
 def test_a_restored_session_goes_on_as_if_nothing_had_happened(acquirer, predictor, stop, tmp_path):
-    policy, rows = tiny_policy(acquirer, predictor), tiny_batch((7,)).values[0]
+    policy, rows = policy_of(acquirer, predictor), tiny_batch((7,)).values[0]
     whole, session = open_session(policy, key=5), open_session(policy, key=5)
     expected = run_session(whole, rows)
     run_session(session, rows[:stop])

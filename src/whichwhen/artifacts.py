@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -44,8 +44,38 @@ SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, RESULT, CHECKPOINT, EPOCHS = (
 )
 
 
-RESULT_KEYS = ("spec_hash", "seed", "commit", "dataset", "acquirer", "budget", "validation", "test", "cpu_seconds")
-_EPOCH_KEYS = {"epoch", "loss", "accuracy", "validation_loss", "validation_accuracy", "best"}
+class _Metrics(BaseModel):
+    """What ``result.json`` says of a split, as far as readers rely on it."""
+
+    accuracy: float
+    cost_per_step: float
+    real_fraction: float | None
+
+
+class _Result(BaseModel):
+    """What readers of ``result.json`` rely on; it may hold more."""
+
+    spec_hash: str
+    seed: int
+    commit: str | None
+    dataset: str
+    acquirer: str
+    budget: float | None
+    validation: _Metrics
+    test: _Metrics
+    cpu_seconds: float
+
+
+class Epoch(BaseModel):
+    """What readers of ``history.jsonl`` rely on; a line may hold more."""
+
+    epoch: int
+    loss: float
+    accuracy: float
+    validation_loss: float
+    validation_accuracy: float
+    best: bool
+    cpu_seconds: float
 
 
 def save_spec(folder: Path, spec: RunSpec) -> None:
@@ -111,16 +141,10 @@ def load_result(folder: Path | str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RunFolderError(f"{path} holds no record", expected="a file from `whichwhen train`", do=_ANEW)
     _check_format(content.get("format"), content.get("version"), path)
-    missing = [name for name in RESULT_KEYS if name not in content]
-    for split in ("validation", "test"):
-        part = content.get(split)
-        missing += [
-            f"{split}.{name}"
-            for name in ("accuracy", "cost_per_step", "real_fraction")
-            if not isinstance(part, dict) or name not in part
-        ]
-    if missing:
-        raise RunFolderError(f"{path} lacks {', '.join(missing)}", expected="a file from `whichwhen train`", do=_ANEW)
+    try:
+        _Result.model_validate(content)
+    except ValidationError as error:
+        raise _misfit(path, error) from None
     return content
 
 
@@ -131,8 +155,13 @@ def load_history(folder: Path) -> list[dict[str, Any]]:
         lines: list[Any] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
-    if not lines or not all(isinstance(line, dict) and line.keys() >= _EPOCH_KEYS for line in lines):
+    if not lines:
         raise RunFolderError(f"{path} holds no epochs", expected="a file from `whichwhen train`", do=_ANEW)
+    try:
+        for line in lines:
+            Epoch.model_validate(line)
+    except ValidationError as error:
+        raise _misfit(path, error) from None
     return lines
 
 
@@ -140,7 +169,9 @@ def load_pattern(folder: Path) -> pl.DataFrame:
     """How often each order was requested at each step: step, order, share, real; all orders of a step, step after step."""
     path = folder / PATTERN
     try:
-        table = pl.read_parquet(path).select("step", "order", "share", "real")
+        table = pl.read_parquet(path).select(
+            pl.col("step").cast(pl.Int64), "order", pl.col("share").cast(pl.Float64), pl.col("real").cast(pl.Boolean)
+        )
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from None
     orders, steps = table["order"].n_unique(), table["step"].n_unique()
@@ -188,6 +219,12 @@ def difference(one: RunSpec, other: RunSpec) -> str:
         elif left != right:
             found.append(f"{part}: {left} and {right}")
     return "; ".join(found[:3]) + ("; …" if len(found) > 3 else "")
+
+
+def _misfit(path: Path, error: ValidationError) -> RunFolderError:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return RunFolderError(f"{path} does not fit: {where}: {first['msg']}", expected="a file from `whichwhen train`", do=_ANEW)
 
 
 def _unreadable(path: Path, error: Exception) -> RunFolderError:

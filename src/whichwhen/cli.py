@@ -108,7 +108,7 @@ class DemoArgs(_ComputeArgs):
     epochs: int = Field(40, description="Passes over the training split.")
     trees: int = Field(1000, description="Of the static acquirer's random forest.")
     seed: int = Field(0, description="Of fakes, splits, weights and training noise.")
-    out: Path = Field(Path("whichwhen-demo"), description="Folder for runs, figures and records.")
+    out: Path = Field(Path("runs/demo"), description="Folder for runs, figures and records.")
     record: Path | None = Field(None, description="Write spec and result of each run to this JSON file, too.")
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
 
@@ -279,7 +279,7 @@ def run_demo(args: DemoArgs) -> None:
 
     specs = demo_specs(base)
     check_demo_folder(args.out, specs)
-    if all((args.out / name / artifacts.RESULT).is_file() for name in specs) and not (args.quiet or args.json_):
+    if all(artifacts.is_finished(args.out / name) for name in specs) and not (args.quiet or args.json_):
         print(f"{args.out} holds all four runs already: delete it, or pass another --out, to train anew", file=sys.stderr)
     with TrainingProgress(_console(stderr=True), quiet=args.quiet or args.json_) as progress:
         try:

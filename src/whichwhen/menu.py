@@ -97,11 +97,6 @@ class Menu:
         """Cost of each order, ``[K]`` float32."""
         return np.array(self.prices, dtype=np.float32)
 
-    @cached_property
-    def same_cost(self) -> float | None:
-        """The cost of every order, where it is the same for all; else None."""
-        return self.prices[0] if len(set(self.prices)) == 1 else None
-
     @property
     def reveals(self) -> np.ndarray:
         """Which features each order reveals, ``[K, F]`` bool."""

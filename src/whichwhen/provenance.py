@@ -1,7 +1,7 @@
 """Which columns are real at which step.
 
-Only metrics and the oracle may know this. Nothing else imports this module: import-linter holds acquirers, objectives and the
-loop to that.
+Data sets carry it, metrics and the oracle use it; the loop, selectors, budgets, objectives, predictors and the other acquirers
+may not import it, and import-linter holds them to that.
 """
 
 from __future__ import annotations

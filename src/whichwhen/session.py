@@ -81,7 +81,8 @@ class Session:
         """Take one step.
 
         Args:
-            values: raw values by feature name. It may hold less than was requested (a failed measurement; NaN and None
+            values: raw values by feature name (as the data set has them, for a model of shifted columns, which have no scaling
+                of their own). It may hold less than was requested (a failed measurement; NaN and None
                 count as not there) and more (a value that someone else ordered).
         """
         reveal = self._reveal(values)
@@ -97,9 +98,11 @@ class Session:
     def _reveal(self, values: Mapping[str, float | None]) -> Reveal:
         scaled = np.zeros((1, len(self._columns)), dtype=np.float32)
         mask = np.zeros_like(scaled)
+        if not isinstance(values, Mapping):
+            raise SessionError(f"values of type {type(values).__name__}", expected="a mapping from feature names to numbers")
         for name, value in values.items():
             if name not in self._columns:
-                near = difflib.get_close_matches(name, self._columns, n=1)
+                near = difflib.get_close_matches(str(name), self._columns, n=1)
                 raise SessionError(
                     f"a value for the unknown feature {name!r}",
                     expected=f"names of the model's {len(self._columns)} features",
@@ -128,7 +131,10 @@ class Session:
         facts = {"time": self.time, "total_cost": self.total_cost, "fingerprint": self.fingerprint}
         tensors = {name: tensor.contiguous().clone() for name, tensor in flatten(self._state).items()}
         metadata = {"session": json.dumps(facts)}
-        write_atomically(Path(path), lambda beside: save_file(tensors, beside, metadata))
+        try:
+            write_atomically(Path(path), lambda beside: save_file(tensors, beside, metadata))
+        except (OSError, SafetensorError) as error:
+            raise SessionError(f"{path} can't be written ({error})", expected="a place to write to") from error
 
     def restore(self, path: Path | str) -> None:
         """Go on from where a saved session stood, to the same answers."""

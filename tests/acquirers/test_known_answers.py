@@ -39,7 +39,8 @@ def reached(task, kind, epochs, **changes):
         "predictor__time_features": 4,
         "budget__per_step": 1,
         "training__batch_size": 64,
-        "training__learning_rate": 0.02,
+        "training__learning_rate": 0.01,
+        "training__choose_by": "loss",
     }
     model = make_model(tiny_spec(**(sizes | {"acquirer__kind": kind, "training__epochs": epochs} | changes)), data)
     fit(model, data)

@@ -3,6 +3,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from builders import tiny_dataset, tiny_spec
@@ -51,6 +52,15 @@ def test_a_checkpoint_of_another_spec_is_refused(path):
         load_checkpoint(path, "other")
 
 
+def facts_of(path):
+    with safe_open(path, "pt") as file:
+        return json.loads(file.metadata()["state"])
+
+
+def with_tensors(path, tensors):
+    save_file(tensors, path, {"state": json.dumps(facts_of(path))})
+
+
 def with_facts(path, content):
     save_file(load_file(path), path, {"state": content})
 
@@ -65,8 +75,22 @@ def with_facts(path, content):
         lambda path: with_facts(path, "{"),
         lambda path: with_facts(path, "{}"),
         lambda path: with_facts(path, json.dumps({"spec_hash": "hash"})),
+        lambda path: with_facts(path, json.dumps(facts_of(path) | {"best_epoch": 99})),
+        lambda path: with_tensors(path, {k: v for k, v in load_file(path).items() if not k.startswith("optimizer/")}),
+        lambda path: with_tensors(path, {**load_file(path), "foo": torch.zeros(1)}),
     ],
-    ids=["gone", "empty", "cut off", "foreign", "bad JSON", "no facts", "half the facts"],
+    ids=[
+        "gone",
+        "empty",
+        "cut off",
+        "foreign",
+        "bad JSON",
+        "no facts",
+        "half the facts",
+        "no such epoch",
+        "no optimizer",
+        "more",
+    ],
 )
 def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(damage, path):
     damage(path)

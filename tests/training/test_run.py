@@ -200,3 +200,27 @@ def test_every_kind_of_acquirer_can_be_trained_and_loaded(kind, tmp_path):
     assert result["test"]["real_fraction"] == {"none": None, "oracle": 1.0, "complete": 0.4}.get(
         kind, result["test"]["real_fraction"]
     )
+
+
+@pytest.mark.parametrize("lost", ["series.parquet", "pattern.parquet", "result.json"])
+def test_a_run_that_lost_its_results_is_evaluated_again_and_not_trained_again(lost, tmp_path, monkeypatch):
+    data, spec = tiny_dataset(), tiny_spec()
+    expected = train(spec, tmp_path / "run", data=data)
+    weights = load_file(tmp_path / "run" / "weights.safetensors")
+    (tmp_path / "run" / lost).unlink()
+    monkeypatch.setattr(run_module, "fit", lambda *_, **__: pytest.fail("trained again"))
+    found = train(spec, tmp_path / "run", data=data, resume=True)
+    assert (found["test"], found["best_epoch"]) == (expected["test"], expected["best_epoch"])
+    assert artifacts.is_finished(tmp_path / "run")
+    again = load_file(tmp_path / "run" / "weights.safetensors")
+    assert weights.keys() == again.keys()
+    assert all((weights[name] == again[name]).all() for name in weights)
+
+
+@pytest.mark.parametrize(("key", "value"), [("test", {"accuracy": "abc"}), ("cpu_seconds", "x"), ("seed", None)])
+def test_a_result_with_a_wrong_kind_of_value_is_refused_by_name(key, value, tmp_path):
+    spec, path = tiny_spec(training__epochs=1), tmp_path / "run" / "result.json"
+    train(spec, tmp_path / "run", data=tiny_dataset())
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(RunFolderError, match=rf"result\.json does not fit: {key}"):
+        train(spec, tmp_path / "run", data=tiny_dataset(), resume=True)

@@ -29,5 +29,7 @@ def accuracy_on_test(folder: Path, data_dir: Path | None = None, device: torch.d
         model = artifacts.load_model(path)
         for module in model.modules().values():
             module.to(device)
+        model.check_features([feature.name for feature in data.features])
+        model.check_classes(data.classes)
         accuracies.append(evaluate(model.policy, data.test, device=device).metrics.accuracy)
     return accuracies

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from whichwhen.artifacts import Epoch
 from whichwhen.errors import RunFolderError
 from whichwhen.files import write_atomically
 
@@ -64,6 +65,10 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
             facts = json.loads((file.metadata() or {})["state"])
             owner, history = str(facts["spec_hash"]), list(facts["history"])
             best_epoch, cpu_seconds = int(facts["best_epoch"]), float(facts["cpu_seconds"])
+            for line in history:
+                Epoch.model_validate(line)
+            if not 1 <= best_epoch <= len(history):
+                raise ValueError(f"best epoch {best_epoch} of {len(history)}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
@@ -81,7 +86,13 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
     groups: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
     for place, tensor in tensors.items():
         group, _, name = place.partition("/")
-        groups[group][name] = tensor
+        groups.setdefault(group, {})[name] = tensor
+    if set(groups) != {"weights", "best", "optimizer"} or not all(groups.values()):
+        raise RunFolderError(
+            f"{path} lacks tensors, or holds others",
+            expected="a checkpoint as `whichwhen train` writes it",
+            do="delete it to train anew, or choose another --out",
+        )
     return TrainState(
         history=history,
         best_epoch=best_epoch,

@@ -62,6 +62,11 @@ def train(
     checkpoint = out / artifacts.CHECKPOINT
     state = load_checkpoint(checkpoint, spec.hash) if checkpoint.is_file() else None
     model = make_model(spec, data)
+    if state is not None:
+        _check_fits(checkpoint, state, model)
+    elif (trained := _trained_before(out, spec)) is not None:  # only what follows the choice is missing
+        model, state = trained
+        return finish(out, model, data, state, 0.0, device)
     before = time.process_time() - began  # what came before training: data, forest
     if not (out / artifacts.SPEC).is_file():
         out.mkdir(parents=True, exist_ok=True)
@@ -88,6 +93,7 @@ def finish(
     """The choice is made: write the weights, touch the test set, write the rest, ``result.json`` last."""
     began = time.process_time()
     spec = model.card.spec
+    (out / artifacts.RESULT).unlink(missing_ok=True)  # as long as it is not there, the run is not finished
     artifacts.save_model(out / artifacts.WEIGHTS, model)
     validation = evaluate(model.policy, data.validation, data.provenance, device=device)
     test = evaluate(model.policy, data.test, data.provenance, device=device)
@@ -182,11 +188,34 @@ def _check_out(out: Path, spec: RunSpec, resume: bool) -> None:
         )
     if not resume:
         finished = artifacts.is_finished(out)
+        gain = "read its result" if finished else "go on with it"
         raise RunFolderError(
             f"{out} already holds this run, {'finished' if finished else 'unfinished'}",
             expected="a new or empty folder",
-            do=f"pass --resume to {'read its result' if finished else 'go on with it'}, or choose another --out",
+            do=f"pass --resume (resume=True in Python) to {gain}, or choose another --out",
         )
+
+
+def _trained_before(out: Path, spec: RunSpec) -> tuple[Model, TrainState] | None:
+    """The chosen model and its history, where training was over and only results got lost."""
+    if not ((out / artifacts.WEIGHTS).is_file() and (out / artifacts.HISTORY).is_file()):
+        return None
+    model, history = artifacts.load_model(out / artifacts.WEIGHTS), artifacts.load_history(out)
+    if model.card.spec != spec:
+        return None
+    best = max(line["epoch"] for line in history if line["best"])
+    return model, TrainState(history=history, best_epoch=best, cpu_seconds=history[-1]["cpu_seconds"])
+
+
+def _check_fits(path: Path, state: TrainState, model: Model) -> None:
+    own = {name: tensor.shape for name, tensor in model.tensors().items()}
+    for weights in (state.weights, state.best):
+        if {name: tensor.shape for name, tensor in weights.items()} != own:
+            raise RunFolderError(
+                f"{path} holds other tensors than the model has",
+                expected="a checkpoint as `whichwhen train` writes it",
+                do="delete it to train anew, or choose another --out",
+            )
 
 
 def _write_history(out: Path, state: TrainState) -> None:
