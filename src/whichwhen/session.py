@@ -74,8 +74,10 @@ class Session:
     @property
     def request(self) -> tuple[str, ...]:
         """Names of the orders to measure at the coming step, most wanted first."""
-        order = self._state.selection.order[0].tolist()
-        return tuple(self.policy.menu.names[k] for k in order if k >= 0)
+        selection, names = self._state.selection, self.policy.menu.names
+        ranking = selection.ranking[0].tolist()
+        taken = [k for k, asked in enumerate(selection.request[0].tolist()) if asked]
+        return tuple(names[k] for k in sorted(taken, key=ranking.__getitem__, reverse=True))
 
     def observe(self, values: Mapping[str, float | None]) -> Outcome:
         """Take one step.
