@@ -31,6 +31,7 @@ check: $(DEV)
 
 bench: $(CORE)
 	$(BIN)/whichwhen bench --out benchmarks/results.json
+	$(BIN)/python tools/bench_table.py
 
 format: $(DEV)
 	$(BIN)/ruff format .
