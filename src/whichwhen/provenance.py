@@ -25,3 +25,8 @@ class Provenance:
     def all_real(cls, steps: int, n_features: int) -> Provenance:
         """No fakes."""
         return cls(np.ones((steps, n_features), dtype=bool))
+
+    def of_orders(self, reveals: np.ndarray) -> np.ndarray:
+        """``[T, K]`` bool: an order is real where one of the features that it reveals (``reveals``, ``[K, F]``) is."""
+        real: np.ndarray = (self.real.astype(float) @ reveals.T.astype(float)) > 0
+        return real

@@ -10,11 +10,14 @@ import pytest
 from killed_runs import PLACES, SPEC
 from safetensors.torch import load_file
 
-from builders import tiny_dataset, tiny_spec
+from builders import features_of, tiny_dataset, tiny_policy, tiny_spec
 from whichwhen import artifacts
 from whichwhen.artifacts import load_model, load_result
+from whichwhen.data import SeriesSet
 from whichwhen.errors import RunFolderError
 from whichwhen.evaluation import evaluate
+from whichwhen.menu import Menu, Order
+from whichwhen.provenance import Provenance
 from whichwhen.training import run as run_module
 from whichwhen.training import train
 
@@ -224,3 +227,17 @@ def test_a_result_with_a_wrong_kind_of_value_is_refused_by_name(key, value, tmp_
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
     with pytest.raises(RunFolderError, match=rf"result\.json does not fit: {key}"):
         train(spec, tmp_path / "run", data=tiny_dataset(), resume=True)
+
+
+def test_the_pattern_of_panels_is_real_where_one_of_their_features_is(tmp_path):
+    menu = Menu(tuple(features_of(3)), (Order("pair", ("x0", "x1")), Order("single", ("x2",))))
+    policy = tiny_policy("none", n_features=3, menu=menu)
+    series = SeriesSet.from_list([np.zeros((2, 3)), np.ones((2, 3))], np.array([0, 1]), features_of(3))
+    truth = Provenance(np.array([[True, False, False], [False, False, True]]))
+    run_module.write_pattern(tmp_path / "p.parquet", evaluate(policy, series, truth), menu, truth)
+    assert pl.read_parquet(tmp_path / "p.parquet").select("step", "order", "real").rows() == [
+        (0, "pair", True),
+        (0, "single", False),
+        (1, "pair", False),
+        (1, "single", True),
+    ]

@@ -27,7 +27,7 @@ class OracleAcquirer(Acquirer):
 
     def tell(self, truth: Provenance, reveals: np.ndarray) -> None:
         """Take over the truth; ``reveals`` is ``[K, F]``, and an order is real where one of its features is."""
-        real = (truth.real.astype(float) @ reveals.T.astype(float)) > 0
+        real = truth.of_orders(reveals)
         scores = torch.full(real.shape, -torch.inf)
         for t, row in enumerate(real):
             columns = np.flatnonzero(row)

@@ -73,7 +73,7 @@ def evaluate(
             requested[: record.valid.shape[1]] += record.selections.request.sum(0).double().cpu().numpy()
     real = None
     if truth is not None:
-        real = real_fraction(requested, (truth.real.astype(float) @ policy.menu.reveals.T.astype(float)) > 0)
+        real = real_fraction(requested, truth.of_orders(policy.menu.reveals))
     metrics = Metrics(
         accuracy=float((predictions == series.labels).mean()),
         loss=float(losses.mean()),

@@ -18,6 +18,7 @@ from whichwhen.data import Dataset, load_dataset
 from whichwhen.errors import RunFolderError
 from whichwhen.evaluation import Evaluation, evaluate
 from whichwhen.files import write_atomically, write_json, write_text
+from whichwhen.menu import Menu
 from whichwhen.model import FORMAT, Model, make_model
 from whichwhen.provenance import Provenance
 from whichwhen.specs import RunSpec
@@ -98,7 +99,7 @@ def finish(
     validation = evaluate(model.policy, data.validation, data.provenance, device=device)
     test = evaluate(model.policy, data.test, data.provenance, device=device)
     write_series(out / artifacts.SERIES, test, data.classes)
-    write_pattern(out / artifacts.PATTERN, test, model.policy.menu.names, data.provenance)
+    write_pattern(out / artifacts.PATTERN, test, model.policy.menu, data.provenance)
     result = {
         "format": FORMAT,
         "version": __version__,
@@ -132,15 +133,15 @@ def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None
     write_atomically(path, table.write_parquet)
 
 
-def write_pattern(path: Path, test: Evaluation, orders: tuple[str, ...], truth: Provenance) -> None:
+def write_pattern(path: Path, test: Evaluation, menu: Menu, truth: Provenance) -> None:
     """Per step and order: the share of series that requested it, and whether it was real."""
-    steps = len(test.going)
+    steps, orders = len(test.going), menu.names
     table = pl.DataFrame(
         {
             "step": [t for t in range(steps) for _ in orders],
             "order": [name for _ in range(steps) for name in orders],
             "share": (test.requested / test.going[:, None]).ravel(),
-            "real": truth.real[:steps].ravel(),
+            "real": truth.of_orders(menu.reveals)[:steps].ravel(),
         }
     )
     write_atomically(path, table.write_parquet)
