@@ -380,6 +380,38 @@ def test_one_sequential_draw_has_the_gradient_of_the_softmax(selector):
     assert torch.allclose(found, torch.autograd.grad((soft * weights).sum(), plain)[0], atol=1e-6)
 
 
+@pytest.mark.parametrize("repeat", ["mask", "penalty"])
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@pytest.mark.parametrize("equal_costs", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 0.001])  # at tiny logits the penalty lets an order be drawn twice
+def test_the_gradient_of_several_draws_is_what_autograd_makes_of_the_plain_loop(repeat, temperature, equal_costs, scale):
+    generator = torch.Generator().manual_seed(3)
+    logits = (scale * torch.randn(64, 6, generator=generator)).requires_grad_()
+    weights = torch.randn(64, 6, generator=generator)
+    costs = torch.ones(6) if equal_costs else torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0, 1.5])
+    feasible = torch.rand(64, 6, generator=generator) < 0.8
+    allowance = Allowance(torch.full((64,), 3.0), feasible)
+    selection = SequentialGumbel(temperature, repeat).select(Scores(logits), allowance, costs, generator)
+    (gradient,) = torch.autograd.grad((selection.relaxed * weights).sum(), logits)
+
+    left, request, relaxed = allowance.amount, torch.zeros(64, 6), torch.zeros(64, 6)
+    for noise in selection.noise.unbind(-2):
+        open_ = feasible & (costs <= left[:, None] + 1e-6)
+        current = logits - 100 * request * logits.abs() if repeat == "penalty" else logits
+        if repeat == "mask":
+            open_ = open_ & (request == 0)
+        rows = open_.any(-1)
+        soft = torch.zeros(64, 6)
+        soft[rows] = torch.softmax((current + noise)[rows].masked_fill(~open_[rows], -torch.inf) / temperature, -1)
+        hard = torch.nn.functional.one_hot(soft.argmax(-1), 6) * rows[:, None]
+        relaxed = relaxed + (hard + soft - soft.detach()) * (1 - relaxed)
+        request = torch.maximum(request, hard.float())
+        left = left - (hard * costs).sum(-1)
+    assert torch.equal(selection.request, request)
+    (expected,) = torch.autograd.grad((relaxed * weights).sum(), logits)
+    torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("selector", RELAXED, ids=repr)
 @settings(deadline=None, max_examples=60)
 @given(choice=choices(costs=COST))

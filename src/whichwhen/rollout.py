@@ -121,7 +121,7 @@ def _place_order(
     allowance = policy.budget.allow(ledger, reveal, policy.menu)
     scores, acquirer_state = policy.acquirer.step(View(reveal, allowance, context, time), acquirer_state)
     selection = policy.selector.select(scores, allowance, costs, generator)
-    cost = selection.request @ costs
+    cost = torch.mv(selection.request, costs)
     ledger = policy.budget.charge(ledger, selection.request, cost, time)
     return LoopState(predictor_state, acquirer_state, ledger, scores, selection, cost)
 
@@ -149,7 +149,7 @@ def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -
     lengths = batch.lengths
     by_length = torch.sort(lengths, descending=True, stable=True).indices
     if not bool((lengths[:-1] >= lengths[1:]).all()):
-        batch = tree_map(lambda tensor: tensor[by_length], batch)
+        batch = tree_map(lambda tensor: _reordered(tensor, by_length), batch)
     length_list = batch.lengths.tolist()
     state = begin(policy, batch.keys, generator)
     steps: list[Step] = []
@@ -164,6 +164,11 @@ def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -
         logits, state = acquisition_step(policy, state, reveal, generator)
         steps.append(Step(reveal, before.scores, before.selection, logits, before.cost))
     return Rollout(tuple(steps), by_length, lengths)
+
+
+def _reordered(tensor: Tensor, rows: Int[Tensor, " B"]) -> Tensor:
+    """Some rows, with the steps outermost in memory: the loop goes step by step."""
+    return tensor[rows] if tensor.ndim == 1 else tensor.transpose(0, 1).index_select(1, rows).transpose(0, 1)
 
 
 @contextmanager

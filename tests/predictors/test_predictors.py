@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from whichwhen.checks import step_through
 from whichwhen.predictors import ConvPredictor, LSTMPredictor, make_predictor
+from whichwhen.predictors.lstm import by_group
 from whichwhen.specs import PredictorSpec, preset_spec
 from whichwhen.types import Reveal, tree_map
 
@@ -156,3 +157,21 @@ def test_dropout_acts_in_training_and_not_in_evaluation():
     assert not torch.equal(run(), run())
     predictor.eval()
     assert torch.equal(run(), run())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 50))
+def test_padded_groups_hold_every_packed_row_once_in_the_place_of_its_step_and_series(lengths, group):
+    lengths = sorted(lengths, reverse=True)
+    sizes = tuple(sum(length > t for length in lengths) for t in range(lengths[0]))
+    rows, shapes, back = by_group(sizes, group)
+    assert torch.equal(rows[back], torch.arange(sum(sizes)))
+    starts = [sum(sizes[:t]) for t in range(len(sizes))]
+    first_row, first_series = 0, 0
+    for steps, series in shapes:
+        part = rows[first_row : first_row + steps * series].view(steps, series)
+        for i in range(series):
+            length = lengths[first_series + i]
+            assert part[:length, i].tolist() == [starts[t] + first_series + i for t in range(length)]
+        first_row, first_series = first_row + steps * series, first_series + series
+    assert (first_row, first_series) == (len(rows), len(lengths))

@@ -100,15 +100,18 @@ class SeriesSet:
         )
 
     def padded(self, rows: np.ndarray | None = None, steps: int | None = None) -> np.ndarray:
-        """``[N, T, F]``, NaN after the end of each series; T is the longest of them unless given."""
+        """``[N, T, F]``, NaN after the end of each series; T is the longest of them unless given.
+
+        In memory the steps are outermost: the loop reads one step of all series at a time.
+        """
         rows = np.arange(len(self)) if rows is None else rows
         lengths = self.lengths[rows]
         steps = int(lengths.max()) if steps is None else steps
-        at = np.arange(steps)
-        index = np.minimum(self.offsets[rows][:, None] + at, len(self.values) - 1)
+        at = np.arange(steps)[:, None]
+        index = np.minimum(self.offsets[rows] + at, len(self.values) - 1)
         out = self.values[index]
-        out[at >= lengths[:, None]] = np.nan
-        return out
+        out[at >= lengths] = np.nan
+        return out.swapaxes(0, 1)
 
     def hindsight(self, rows: np.ndarray, device: torch.device | str = "cpu", salt: int | None = None) -> Hindsight:
         """Some series as a batch with their labels. ``salt`` gives them other random keys (one per training epoch)."""

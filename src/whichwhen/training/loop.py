@@ -84,7 +84,7 @@ def fit(
     for module in model.modules().values():
         module.to(device)
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     state = state or TrainState()
     if state.history:
         model.load_tensors(state.weights)
