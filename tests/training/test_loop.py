@@ -11,10 +11,9 @@ from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Metrics, evaluate
 from whichwhen.model import make_model
 from whichwhen.provenance import Provenance
-from whichwhen.rollout import roll_out
 from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
 from whichwhen.training import Objective, fit, loop
-from whichwhen.training.detached import roll_out_detached
+from whichwhen.training.detached import roll_out_detached, roll_out_full
 from whichwhen.training.loop import learning_rate, training_loop
 
 RELAXED = [GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
@@ -333,7 +332,7 @@ def test_what_does_not_learn_selects_as_in_evaluation(kind, gradient, tiny_data)
 def test_what_learns_selects_as_the_spec_says(kind, tiny_data):
     assert loop_of(kind, tiny_data) == (roll_out_detached, GumbelTopK())
     paper = {"selector__kind": "sequential", "selector__repeat": "penalty", "training__gradient": "full"}
-    assert loop_of(kind, tiny_data, **paper) == (roll_out, SequentialGumbel(repeat="penalty"))
+    assert loop_of(kind, tiny_data, **paper) == (roll_out_full, SequentialGumbel(repeat="penalty"))
 
 
 @pytest.mark.parametrize("gradient", ["detached", "full"])

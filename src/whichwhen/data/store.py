@@ -99,8 +99,8 @@ class SeriesSet:
             groups=self.groups[rows],
         )
 
-    def padded(self, rows: np.ndarray | None = None, steps: int | None = None) -> np.ndarray:
-        """``[N, T, F]``, NaN after the end of each series; T is the longest of them unless given.
+    def padded(self, rows: np.ndarray | None = None, steps: int | None = None, fill: float = np.nan) -> np.ndarray:
+        """``[N, T, F]``, NaN (or ``fill``) after the end of each series; T is the longest of them unless given.
 
         In memory the steps are outermost: the loop reads one step of all series at a time.
         """
@@ -110,18 +110,17 @@ class SeriesSet:
         at = np.arange(steps)[:, None]
         index = np.minimum(self.offsets[rows] + at, len(self.values) - 1)
         out = self.values[index]
-        out[at >= lengths] = np.nan
+        out[at >= lengths] = fill
         return out.swapaxes(0, 1)
 
     def hindsight(self, rows: np.ndarray, device: torch.device | str = "cpu", salt: int | None = None) -> Hindsight:
         """Some series as a batch with their labels. ``salt`` gives them other random keys (one per training epoch)."""
         lengths = self.lengths[rows]
-        values = torch.from_numpy(self.padded(rows))
+        values = torch.from_numpy(self.padded(rows, fill=0.0))
         if self.complete:
             observed = torch.from_numpy(np.arange(values.shape[1]) < lengths[:, None]).unsqueeze(-1).expand_as(values)
         else:
-            observed = ~torch.isnan(values)
-        if not (self.complete and lengths.min() == lengths.max()):
+            observed = torch.from_numpy(~np.isnan(self.padded(rows)))
             values = torch.nan_to_num(values, nan=0.0)
         keys = keyed.series_keys(self.seed, self.source, self.ids[rows])
         if salt is not None:

@@ -60,7 +60,7 @@ def evaluate(
     losses = np.zeros(len(series))
     cost = np.zeros(len(series))
     requested = np.zeros((steps, n_orders))
-    by_length = np.argsort(series.lengths, kind="stable")
+    by_length = np.argsort(-series.lengths, kind="stable")
     with inference(policy):
         for start in range(0, len(series), batch_size):
             rows = by_length[start : start + batch_size]

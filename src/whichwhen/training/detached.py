@@ -27,7 +27,18 @@ def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None 
     """As :func:`roll_out`, with the acquirer's inputs detached and the predictor run once over whole series."""
     acquirer = policy.acquirer
     reader: Predictor = WithoutGradient(policy.predictor) if acquirer.reads_context else Unread(policy.predictor)
-    record = roll_out(replace(policy, acquirer=DetachedView(acquirer), predictor=reader), batch, generator)
+    return _read_afterwards(replace(policy, acquirer=DetachedView(acquirer)), reader, batch, generator)
+
+
+def roll_out_full(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
+    """As :func:`roll_out`, to the same record and gradient; the predictor reads afterwards where nobody waits for it."""
+    if policy.acquirer.reads_context:
+        return roll_out(policy, batch, generator)
+    return _read_afterwards(policy, Unread(policy.predictor), batch, generator)
+
+
+def _read_afterwards(policy: Policy, reader: Predictor, batch: Batch, generator: Generator | None) -> Rollout:
+    record = roll_out(replace(policy, predictor=reader), batch, generator)
     logits, _ = policy.predictor.packed(record.flat(lambda step: step.reveal), record.sizes)
     return replace(record, flat_logits=logits)
 

@@ -20,11 +20,10 @@ from whichwhen.errors import TrainingError
 from whichwhen.evaluation import evaluate
 from whichwhen.model import Model
 from whichwhen.noise import Generator, NoisePool
-from whichwhen.rollout import roll_out
 from whichwhen.selection import HardTopK, make_selector
 from whichwhen.specs import TrainingSpec
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
-from whichwhen.training.detached import roll_out_detached
+from whichwhen.training.detached import roll_out_detached, roll_out_full
 from whichwhen.training.objectives import EndToEnd, Objective
 from whichwhen.types import Batch, Rollout
 
@@ -126,7 +125,7 @@ def training_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
     spec, policy = model.card.spec, model.policy
     policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
     full = spec.training.gradient == "full" and policy.acquirer.learns
-    return partial(roll_out if full else roll_out_detached, policy)
+    return partial(roll_out_full if full else roll_out_detached, policy)
 
 
 def learning_rate(settings: TrainingSpec, progress: float) -> float:
@@ -157,7 +156,8 @@ def _run_epoch(
         module.train()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed.stream_seed(spec.seed, "dropout", epoch))
-        for i, rows in enumerate(batches):
+        for i, batch in enumerate(batches):
+            rows = batch[np.argsort(-data.train.lengths[batch], kind="stable")]  # as the loop wants them
             known = data.train.hindsight(rows, device, salt=epoch)
             record = run(known.batch, noise)
             loss = objective.loss(record, known)
