@@ -214,7 +214,7 @@ def refused(path: Path) -> str:
 def test_weights_of_another_format_are_refused(copy: Path) -> None:
     rewrite_weights(copy / "weights.safetensors", format="7", version="9.9")
     message = refused(copy)
-    for word in ("weights.safetensors has format 7", "whichwhen 9.9", "expected format 1", "train anew"):
+    for word in ("weights.safetensors has format 7", "whichwhen 9.9", "expected format 2", "train anew"):
         assert word in message
 
 

@@ -179,13 +179,13 @@ ISSUE_CASES = [
     Case(
         "spec of another version",
         ("evaluate", "run"),
-        ("run/spec.json has format 99", "whichwhen 7.0", "format 1", "train anew"),
+        ("run/spec.json has format 99", "whichwhen 7.0", "format 2", "train anew"),
         edit_json("run/spec.json", lambda content: content.update(format=99, version="7.0")),
     ),
     Case(
         "result of another version",
         ("evaluate", "run"),
-        ("run/result.json has format 0", "format 1"),
+        ("run/result.json has format 0", "format 2"),
         edit_json("run/result.json", set_key("format", value=0)),
     ),
     Case(

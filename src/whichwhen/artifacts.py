@@ -6,7 +6,8 @@
     weights.safetensors  the chosen epoch's weights, with the model's card (columns, classes, scaling, spec)
     history.jsonl        one line per epoch
     series.parquet       per test series: id, label, prediction, cost, length
-    pattern.parquet      how often each order was requested at each step of the test series, and how often it was real
+    pattern.parquet      how often each order was requested at each step, by class of the test series, and whether it was real
+    samples.parquet      the requests of a few test series; no measured values
     result.json          metrics, seed, commit, cpu_seconds; written last: a folder without it is not finished
     checkpoint.safetensors   only while the run is under way
     epochs/              weights of each epoch, where asked for
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +34,41 @@ from whichwhen.specs import RunSpec, parse_spec
 _NAME_IT = "pass the folder of a run"
 _ANEW = "undo the change, or train into another folder"
 
-SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, RESULT, CHECKPOINT, EPOCHS = (
+SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, SAMPLES, RESULT, CHECKPOINT, EPOCHS = (
     "spec.json",
     "weights.safetensors",
     "history.jsonl",
     "series.parquet",
     "pattern.parquet",
+    "samples.parquet",
     "result.json",
     "checkpoint.safetensors",
     "epochs",
 )
+
+
+PATTERN_COLUMNS: dict[str, Any] = {
+    "class": pl.String,
+    "step": pl.Int64,
+    "order": pl.String,
+    "requested": pl.Int64,
+    "going": pl.Int64,
+    "real": pl.Boolean,
+}
+SAMPLES_COLUMNS: dict[str, Any] = {
+    "id": pl.Int64,
+    "class": pl.String,
+    "prediction": pl.String,
+    "step": pl.Int64,
+    "orders": pl.List(pl.String),
+}
+SERIES_COLUMNS: dict[str, Any] = {
+    "id": pl.Int64,
+    "label": pl.String,
+    "prediction": pl.String,
+    "cost": pl.Float64,
+    "length": pl.Int64,
+}
 
 
 class _Metrics(BaseModel):
@@ -167,17 +194,37 @@ def load_history(folder: Path) -> list[dict[str, Any]]:
 
 def load_pattern(folder: Path) -> pl.DataFrame:
     """How often each order was requested at each step: step, order, share, real; all orders of a step, step after step."""
-    path = folder / PATTERN
+    table = load_class_pattern(folder)
+    together = table.group_by("step", "order", maintain_order=True).agg(
+        (pl.col("requested").sum() / pl.col("going").sum()).alias("share"), pl.col("real").first()
+    )
+    return together.sort("step", maintain_order=True)
+
+
+def load_class_pattern(folder: Path) -> pl.DataFrame:
+    """The same by class: class, step, order, requested, going, real."""
+    table = _read_parquet(folder / PATTERN, PATTERN_COLUMNS)
+    rows = table["order"].n_unique() * table["step"].n_unique() * table["class"].n_unique()
+    if not table.height or table.height != rows:
+        raise RunFolderError(f"{folder / PATTERN} lacks rows", expected="every order at every step, for every class", do=_ANEW)
+    return table
+
+
+def load_samples(folder: Path) -> pl.DataFrame:
+    """The requests of a few test series: id, class, prediction, step, orders."""
+    return _read_parquet(folder / SAMPLES, SAMPLES_COLUMNS)
+
+
+def load_series(folder: Path) -> pl.DataFrame:
+    """Per test series: id, label, prediction, cost, length."""
+    return _read_parquet(folder / SERIES, SERIES_COLUMNS)
+
+
+def _read_parquet(path: Path, columns: Mapping[str, Any]) -> pl.DataFrame:
     try:
-        table = pl.read_parquet(path).select(
-            pl.col("step").cast(pl.Int64), "order", pl.col("share").cast(pl.Float64), pl.col("real").cast(pl.Boolean)
-        )
+        return pl.read_parquet(path).select(pl.col(name).cast(kind) for name, kind in columns.items())
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from None
-    orders, steps = table["order"].n_unique(), table["step"].n_unique()
-    if not table.height or table.height != orders * steps:
-        raise RunFolderError(f"{path} lacks rows", expected="every order at every step", do=_ANEW)
-    return table
 
 
 def check_finished(folder: Path) -> None:
@@ -200,7 +247,7 @@ def check_finished(folder: Path) -> None:
 
 def missing_files(folder: Path) -> list[str]:
     """What a finished run has and this folder has not."""
-    return [name for name in (SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, RESULT) if not (folder / name).is_file()]
+    return [name for name in (SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, SAMPLES, RESULT) if not (folder / name).is_file()]
 
 
 def is_finished(folder: Path) -> bool:

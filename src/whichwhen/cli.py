@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import tyro
 from pydantic import BaseModel, ConfigDict, Field
@@ -110,6 +110,26 @@ class DemoArgs(_ComputeArgs):
     seed: int = Field(0, description="Of fakes, splits, weights and training noise.")
     out: Path = Field(Path("runs/demo"), description="Folder for runs, figures and records.")
     record: Path | None = Field(None, description="Write spec and result of each run to this JSON file, too.")
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
+
+
+class PaperArgs(_Args):
+    """Run the paper's grid, or what is left of it: tables, figures and a record per run.
+
+    Finished runs are never run again; the same command goes on where it was stopped, in several processes if you like.
+    """
+
+    preset: Literal["paper", "best"] = Field("paper", description="The paper's own settings, or the best that there are.")
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
+        (), description="Part of the grid: data sets, fakes, plain or shifted, acquirers (m-forda noise gp learned)."
+    )
+    seeds: int | None = Field(None, description="Per setting (default: 4 and 5 as in the paper, 2 for reference acquirers).")
+    epochs: int | None = Field(None, description="Other than the preset's, for a trial.")
+    jobs: int = Field(1, description="Runs at once.")
+    engine: Literal["joblib", "ray"] = Field("joblib", description="This machine, or a Ray cluster.")
+    address: str | None = Field(None, description="ray: of the cluster (auto = the one here); else one is started.")
+    out: Path = Field(Path("results/paper"), description="Folder for records, summary, tables and figures.")
+    runs: Path = Field(Path("runs/paper"), description="Folder for the runs themselves.")
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
 
 
@@ -315,6 +335,26 @@ def run_demo(args: DemoArgs) -> None:
     print(f"figures: {pattern} and {curves}\nruns:    {args.out}")
 
 
+def run_paper(args: PaperArgs) -> None:
+    """``whichwhen paper``."""
+    from whichwhen.experiments.paper import paper_grid
+
+    if args.jobs < 1:
+        raise SpecError(f"jobs is {args.jobs}", expected="at least 1")
+    if args.address and args.engine != "ray":
+        raise SpecError("--address without --engine ray", expected="both or neither", do="add --engine ray")
+    jobs = paper_grid(args.preset, seeds=args.seeds, only=args.only, epochs=args.epochs)
+    from whichwhen.experiments.runner import Engine, JoblibEngine, RayEngine, run_grid
+    from whichwhen.reports.progress import GridProgress
+
+    engine: Engine = RayEngine(args.jobs, args.address) if args.engine == "ray" else JoblibEngine(args.jobs)
+    with GridProgress(_console(stderr=True), quiet=args.quiet or args.json_) as progress:
+        try:
+            state = run_grid(jobs, args.out, args.runs, engine=engine, folder=args.data_dir, on_change=progress.change)
+        except KeyboardInterrupt:
+            raise _StoppedError("stopped; the same command goes on from here") from None
+
+
 def run_bench(args: BenchArgs) -> None:
     """``whichwhen bench``."""
     if args.rounds < 1:
@@ -345,6 +385,7 @@ VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "evaluate": (EvaluateArgs, run_evaluate),
     "plot": (PlotArgs, run_plot),
     "demo": (DemoArgs, run_demo),
+    "paper": (PaperArgs, run_paper),
     "bench": (BenchArgs, run_bench),
 }
 
@@ -439,10 +480,10 @@ def _train_default(words: list[str]) -> TrainArgs:
         from whichwhen.artifacts import load_spec
 
         return TrainArgs(run=load_spec(Path(path)), spec=Path(path))
-    if preset not in ("default", "paper"):
-        raise SpecError(f"unknown preset {preset!r}", expected="default or paper")
+    if preset not in get_args(Preset):
+        raise SpecError(f"unknown preset {preset!r}", expected=f"one of {', '.join(get_args(Preset))}")
     named = next((word for word in words if word in PAPER_DATA), RunSpec().data.name)
-    if preset == "paper" and not {"-h", "--help"} & set(words):  # a value may look like a name: read the flags for real
+    if preset != "default" and not {"-h", "--help"} & set(words):  # a value may look like a name: read the flags for real
         named = tyro.cli(TrainArgs, prog="whichwhen train", args=words).run.data.name
     return TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
 

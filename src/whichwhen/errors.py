@@ -9,6 +9,8 @@
     ├── FeatureError     the columns are not the ones the model was trained on
     ├── RunFolderError   a run folder is half written, foreign, edited or taken
     ├── TrainingError    training went wrong in a way that other settings can mend
+    ├── EngineError      the machines that a grid was to run on can't be reached
+    │   └── MissingExtraError    an optional package is not installed
     └── SessionError     a step-by-step session got something it cannot use
 
 Each message says, in one line, what was got, what was expected, and what to do. The command line turns them into
@@ -54,3 +56,14 @@ class SessionError(WhichwhenError):
 
 class TrainingError(WhichwhenError):
     """Training went wrong in a way that other settings can mend."""
+
+
+class EngineError(WhichwhenError):
+    """The machines that a grid was to run on can't be reached."""
+
+
+class MissingExtraError(EngineError):
+    """An optional package is not installed."""
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(f"{what} needs packages that are not installed", do=f"run `pip install 'whichwhen[{extra}]'`")

@@ -26,6 +26,6 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Indented JSON; a NaN is an error, as most readers refuse it."""
-    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+def write_json(path: Path, content: Any, indent: int | None = 2) -> None:
+    """JSON, indented; a NaN is an error, as most readers refuse it."""
+    write_text(path, json.dumps(content, indent=indent, allow_nan=False) + "\n")

@@ -25,7 +25,7 @@ from whichwhen.rollout import Policy
 from whichwhen.session import Session
 from whichwhen.specs import RunSpec
 
-FORMAT = 1
+FORMAT = 2
 """Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
 
 

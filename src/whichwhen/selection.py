@@ -233,8 +233,10 @@ def threshold(lowest: Float[Tensor, "*B 1"], highest: Float[Tensor, "*B 1"]) -> 
 def _take_count(ranking: Float[Tensor, "*B K"], count: int) -> Edges | None:
     """The ``count`` highest of each row, all orders being feasible at one cost; None where ties or -inf need a closer look."""
     width = ranking.shape[-1]
-    if count == width and ranking.numel() and float(ranking.min()) > -torch.inf:  # everything
-        return torch.ones_like(ranking), ranking.amin(-1, keepdim=True), torch.full_like(ranking[..., :1], -torch.inf)
+    if count == width:  # enough for everything that is wanted
+        wanted = ranking > -torch.inf
+        lowest = ranking.masked_fill(~wanted, torch.inf).amin(-1, keepdim=True)
+        return wanted.to(ranking.dtype), lowest, torch.full_like(lowest, -torch.inf)
     if not 0 < count < width:
         return None
     if ranking.device.type == "cpu":

@@ -234,8 +234,10 @@ def test_the_pattern_of_panels_is_real_where_one_of_their_features_is(tmp_path):
     policy = tiny_policy("none", n_features=3, menu=menu)
     series = SeriesSet.from_list([np.zeros((2, 3)), np.ones((2, 3))], np.array([0, 1]), features_of(3))
     truth = Provenance(np.array([[True, False, False], [False, False, True]]))
-    run_module.write_pattern(tmp_path / "p.parquet", evaluate(policy, series, truth), menu, truth)
-    assert pl.read_parquet(tmp_path / "p.parquet").select("step", "order", "real").rows() == [
+    run_module.write_pattern(tmp_path / "p.parquet", evaluate(policy, series, truth), menu, truth, ("a", "b"))
+    table = pl.read_parquet(tmp_path / "p.parquet")
+    assert table["class"].to_list() == ["a"] * 4 + ["b"] * 4
+    assert table.filter(pl.col("class") == "b").select("step", "order", "real").rows() == [
         (0, "pair", True),
         (0, "single", False),
         (1, "pair", False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer
+from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer, RandomMasks
 from whichwhen.acquirers.learned import LearnedAcquirer
 from whichwhen.acquirers.oracle import OracleAcquirer
 from whichwhen.acquirers.static import StaticAcquirer
@@ -16,6 +16,7 @@ __all__ = [
     "NoneAcquirer",
     "OracleAcquirer",
     "RandomAcquirer",
+    "RandomMasks",
     "StaticAcquirer",
     "TableAcquirer",
     "make_acquirer",

@@ -1,4 +1,4 @@
-"""Acquirers that neither learn nor look: random, complete, none."""
+"""Acquirers that neither learn nor look: random, complete, none, and the random masks that predictors warm up on."""
 
 from __future__ import annotations
 
@@ -30,6 +30,28 @@ class RandomAcquirer(Acquirer):
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Uniform numbers."""
         return Scores(keyed.uniform(state["keys"], view.time, self.n_orders, self.seed)), state
+
+
+class RandomMasks(Acquirer):
+    """Wants each order with a probability that is drawn once per series, uniformly from 0 to 1: masks of any size.
+
+    What a predictor sees before its acquirer has learned anything, so that it can tell what any request would be worth.
+    Comes with an unlimited budget.
+    """
+
+    def __init__(self, n_orders: int, seed: int = 0) -> None:
+        super().__init__()
+        self.n_orders = n_orders
+        self.seed = seed
+
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """The keys, and each series' share of wanted orders."""
+        return {"keys": keys, "share": keyed.uniform(keys, torch.full_like(keys, -1), 1, self.seed)}
+
+    def step(self, view: View, state: State) -> tuple[Scores, State]:
+        """A uniform number for what is wanted, -inf for the rest."""
+        drawn = keyed.uniform(state["keys"], view.time, self.n_orders, self.seed)
+        return Scores(drawn.masked_fill(drawn > state["share"], -torch.inf)), state
 
 
 class _Constant(Acquirer):

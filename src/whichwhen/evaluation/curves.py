@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,8 +13,13 @@ from whichwhen.errors import RunFolderError
 from whichwhen.evaluation.scoring import evaluate
 
 
-def accuracy_on_test(folder: Path, data_dir: Path | None = None, device: torch.device | str = "cpu") -> list[float]:
-    """Test accuracy after each saved epoch of a finished run."""
+def accuracy_on_test(
+    folder: Path,
+    data_dir: Path | None = None,
+    device: torch.device | str = "cpu",
+    epochs: Sequence[int] | None = None,
+) -> list[float]:
+    """Test accuracy after each saved epoch of a finished run, or after some of them (positions from 0)."""
     artifacts.check_finished(folder)
     saved = sorted((folder / artifacts.EPOCHS).glob("*.safetensors"))
     if not saved:
@@ -22,6 +28,8 @@ def accuracy_on_test(folder: Path, data_dir: Path | None = None, device: torch.d
             expected="a run trained with --save-epochs",
             do="train it so, or leave out --test-curve",
         )
+    if epochs is not None:
+        saved = [saved[i] for i in epochs]
     spec = artifacts.load_spec(folder)
     data = load_dataset(spec.data, spec.seed, data_dir)
     accuracies = []

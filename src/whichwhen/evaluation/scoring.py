@@ -24,8 +24,9 @@ class Evaluation:
         ids, labels, predictions: ``[N]``; positions in the classes.
         cost: ``[N]``, billed over the whole series.
         lengths: ``[N]``.
-        requested: ``[T, K]``, how many series requested each order at each step.
-        going: ``[T]``, how many series have that step.
+        requested_by_class: ``[C, T, K]``, how many series of each class requested each order at each step.
+        going_by_class: ``[C, T]``, how many series of each class have that step.
+        samples: all requests of a few series, by position in the N: ``[T_i, K]`` bool.
     """
 
     metrics: Metrics
@@ -34,8 +35,21 @@ class Evaluation:
     predictions: np.ndarray
     cost: np.ndarray
     lengths: np.ndarray
-    requested: np.ndarray
-    going: np.ndarray
+    requested_by_class: np.ndarray
+    going_by_class: np.ndarray
+    samples: dict[int, np.ndarray]
+
+    @property
+    def requested(self) -> np.ndarray:
+        """``[T, K]``, how many series requested each order at each step."""
+        total: np.ndarray = self.requested_by_class.sum(0)
+        return total
+
+    @property
+    def going(self) -> np.ndarray:
+        """``[T]``, how many series have that step."""
+        total: np.ndarray = self.going_by_class.sum(0)
+        return total
 
 
 def evaluate(
@@ -44,6 +58,7 @@ def evaluate(
     truth: Provenance | None = None,
     batch_size: int = 512,
     device: torch.device | str = "cpu",
+    samples: int = 0,
 ) -> Evaluation:
     """Hard selection, no dropout, each series on its own: the outcome does not depend on the batch size.
 
@@ -53,13 +68,17 @@ def evaluate(
         truth: which columns are real, for ``real_fraction``.
         batch_size: series at a time.
         device: where the models are.
+        samples: of how many series of each class to keep all requests; the first ones are taken.
     """
     policy = policy.with_selector(HardTopK())
     steps, n_orders = int(series.lengths.max()), len(policy.menu.orders)
     predictions = np.zeros(len(series), dtype=np.int64)
     losses = np.zeros(len(series))
     cost = np.zeros(len(series))
-    requested = np.zeros((steps, n_orders))
+    n_classes = int(series.labels.max()) + 1
+    requested = torch.zeros(n_classes, steps, n_orders, dtype=torch.float64)
+    kept = {int(i) for c in range(n_classes) for i in np.flatnonzero(series.labels == c)[:samples]}
+    requests: dict[int, np.ndarray] = {}
     by_length = np.argsort(-series.lengths, kind="stable")
     with inference(policy):
         for start in range(0, len(series), batch_size):
@@ -70,10 +89,17 @@ def evaluate(
             predictions[rows] = logits.argmax(-1).cpu().numpy()
             losses[rows] = F.cross_entropy(logits.double(), known.labels, reduction="none").cpu().numpy()
             cost[rows] = record.cost.sum(1, dtype=torch.float64).cpu().numpy()
-            requested[: record.valid.shape[1]] += record.selections.request.sum(0).double().cpu().numpy()
+            labels = known.labels[record.by_length].cpu()
+            for t, step in enumerate(record.steps):
+                asked = step.selection.request.cpu()
+                requested[:, t].index_add_(0, labels[: len(asked)], asked.double())
+            places = {int(row): place for place, row in enumerate(rows[record.by_length.cpu().numpy()]) if int(row) in kept}
+            for row, place in places.items():
+                own = [step.selection.request[place] > 0 for step in record.steps[: series.lengths[row]]]
+                requests[row] = torch.stack(own).cpu().numpy()
     real = None
     if truth is not None:
-        real = real_fraction(requested, truth.of_orders(policy.menu.reveals))
+        real = real_fraction(requested.sum(0).numpy(), truth.of_orders(policy.menu.reveals))
     metrics = Metrics(
         accuracy=float((predictions == series.labels).mean()),
         loss=float(losses.mean()),
@@ -81,5 +107,7 @@ def evaluate(
         real_fraction=real,
         n=len(series),
     )
-    going = (series.lengths[:, None] > np.arange(steps)).sum(0)
-    return Evaluation(metrics, series.ids, series.labels, predictions, cost, series.lengths, requested, going)
+    has_step = series.lengths[:, None] > np.arange(steps)
+    going = np.stack([has_step[series.labels == c].sum(0) for c in range(n_classes)])
+    ordered = {row: requests[row] for row in sorted(requests)}
+    return Evaluation(metrics, series.ids, series.labels, predictions, cost, series.lengths, requested.numpy(), going, ordered)

@@ -1,13 +1,18 @@
-"""A bar that shows epoch, loss, validation accuracy and time left; plain lines where there is no terminal."""
+"""What is under way: a bar for a run, a table for a grid; plain lines where there is no terminal."""
 
 from __future__ import annotations
 
 import math
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
+from whichwhen.experiments.paper import Job
+from whichwhen.experiments.runner import GridState, Outcome
 from whichwhen.training.checkpoints import TrainState
 
 
@@ -51,3 +56,74 @@ class TrainingProgress:
         every = max(1, math.ceil(self._epochs / 5))
         if not self._quiet and not self._console.is_terminal and (last["epoch"] % every == 0 or last["epoch"] == self._epochs):
             self._console.print(f"{self._name:<14} epoch {last['epoch']:>3}/{self._epochs}  {numbers}", highlight=False)
+
+
+class GridProgress:
+    """A live table of what is done, running and to come, with the time left. ``quiet`` shows nothing."""
+
+    def __init__(self, console: Console, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._state: GridState | None = None
+        self._live = Live(get_renderable=self.render, console=console, refresh_per_second=1, transient=True)
+        self._shown = console.is_terminal and not quiet
+
+    def __enter__(self) -> GridProgress:
+        if self._shown:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._shown:
+            self._live.stop()
+
+    def change(self, state: GridState, outcome: Outcome | None) -> None:
+        """At the start, and after each outcome."""
+        self._state = state
+        if self._quiet:
+            return
+        if outcome is None:
+            self._console.print(f"{len(state.jobs)} runs, {state.found} of them finished before", highlight=False)
+            return
+        line = f"{len(state.done) + len(state.failed)}/{len(state.jobs)}  {outcome.job.name:<52} "
+        if outcome.record is not None:
+            record = outcome.record
+            line += f"accuracy {record['test']['accuracy']:.3f}  {record['epochs']} epochs  {record['cpu_seconds']:.0f} CPU s"
+        else:
+            line += "another process is at it" if outcome.state == "elsewhere" else f"failed: {outcome.error}"
+        self._console.print(f"{line}  ({self._time_left()})", highlight=False, soft_wrap=True)
+
+    def render(self) -> Group | Text:
+        """The table as it is now."""
+        state = self._state
+        if state is None:
+            return Text("getting ready")
+        running = state.running()
+        table = Table("setting", "acquirer", "done", "running", "to come", "test accuracy so far")
+        groups: dict[tuple[str, str], list[Job]] = {}
+        for job in state.jobs:
+            groups.setdefault((job.cell.name, job.acquirer), []).append(job)
+        for (cell, acquirer), jobs in groups.items():
+            done = [state.done[job.name] for job in jobs if job.name in state.done]
+            now = [f"epoch {running[job.name]}" for job in jobs if job.name in running]
+            failed = sum(job.name in state.failed for job in jobs)
+            if not (now or failed) and len(done) in (0, len(jobs)) and len(groups) > 12:
+                continue  # a long grid: only what moves
+            mean = sum(record["test"]["accuracy"] for record in done) / len(done) if done else None
+            table.add_row(
+                cell,
+                acquirer,
+                f"{len(done)}/{len(jobs)}" + (f", {failed} failed" if failed else ""),
+                ", ".join(now),
+                str(len(jobs) - len(done) - len(now) - failed),
+                "" if mean is None else f"{mean:.3f}",
+            )
+        total = f"{len(state.done)} of {len(state.jobs)} done, {len(running)} running, {len(state.failed)} failed; "
+        return Group(table, Text(total + self._time_left()))
+
+    def _time_left(self) -> str:
+        seconds = self._state.seconds_left() if self._state else None
+        if seconds is None:
+            return "time left: not known yet"
+        minutes = round(seconds / 60)
+        return f"about {minutes // 60} h {minutes % 60:02d} min left" if minutes >= 60 else f"about {minutes} min left"

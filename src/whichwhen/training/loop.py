@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whichwhen import keyed
+from whichwhen.acquirers import RandomMasks
 from whichwhen.allocator import keep_freed_memory
+from whichwhen.budget import Unlimited
 from whichwhen.data.store import Dataset
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import evaluate
@@ -79,7 +82,7 @@ def fit(
     keep_freed_memory()
     settings = model.card.spec.training
     objective = objective or EndToEnd(settings.step_loss)
-    run = training_loop(model)
+    run, warm_up = training_loop(model), warm_up_loop(model)
     for module in model.modules().values():
         module.to(device)
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
@@ -91,9 +94,10 @@ def fit(
     spent_before = state.cpu_seconds
     started = time.process_time()
 
-    while len(state.history) < settings.epochs and not _out_of_patience(state, settings):
+    while len(state.history) < settings.epochs and not _is_over(state, settings):
         epoch = len(state.history) + 1
-        minimised, loss, accuracy = _run_epoch(model, run, data, objective, optimizer, parameters, epoch, device)
+        loop = warm_up if epoch <= settings.warm_up else run
+        minimised, loss, accuracy = _run_epoch(model, loop, data, objective, optimizer, parameters, epoch, device)
         scores = evaluate(model.policy, data.validation, device=device).metrics
         _check_finite(scores.loss, epoch)
         state.cpu_seconds = spent_before + time.process_time() - started
@@ -126,6 +130,21 @@ def training_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
     policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
     full = spec.training.gradient == "full" and policy.acquirer.learns
     return partial(roll_out_full if full else roll_out_detached, policy)
+
+
+def warm_up_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
+    """The loop before the acquirer takes part: random masks of any size, without a limit."""
+    spec, policy = model.card.spec, model.policy
+    masks = RandomMasks(len(policy.menu.orders), spec.seed)
+    policy = replace(policy, acquirer=masks, budget=Unlimited(), selector=HardTopK())
+    return partial(roll_out_detached, policy)
+
+
+def gain_of_last_fifth(history: Sequence[Mapping[str, Any]]) -> float:
+    """What the best validation accuracy gained over the last fifth of the epochs: whether a run has levelled off."""
+    accuracies = [line["validation_accuracy"] for line in history]
+    before = max(1, len(accuracies) * 4 // 5)
+    return max(accuracies) - max(accuracies[:before])
 
 
 def learning_rate(settings: TrainingSpec, progress: float) -> float:
@@ -206,8 +225,14 @@ def _better(accuracy: float, loss: float, state: TrainState, settings: TrainingS
     return mine < other
 
 
-def _out_of_patience(state: TrainState, settings: TrainingSpec) -> bool:
-    return bool(settings.patience) and len(state.history) - state.best_epoch >= settings.patience
+def _is_over(state: TrainState, settings: TrainingSpec) -> bool:
+    """Whether a run stops before its last epoch."""
+    epochs = len(state.history)
+    if not epochs or epochs < settings.min_epochs or epochs <= settings.warm_up:
+        return False
+    if settings.patience and epochs - state.best_epoch >= settings.patience:
+        return True
+    return epochs >= 5 and gain_of_last_fifth(state.history) < settings.level_gain
 
 
 def _copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import torch
 
@@ -23,7 +24,10 @@ from whichwhen.model import FORMAT, Model, make_model
 from whichwhen.provenance import Provenance
 from whichwhen.specs import RunSpec
 from whichwhen.training.checkpoints import TrainState, load_checkpoint, save_checkpoint
-from whichwhen.training.loop import fit
+from whichwhen.training.loop import fit, gain_of_last_fifth
+
+SAMPLES_PER_CLASS = 3
+"""Test series of each class whose requests a run keeps one by one."""
 
 
 def train(
@@ -97,9 +101,10 @@ def finish(
     (out / artifacts.RESULT).unlink(missing_ok=True)  # as long as it is not there, the run is not finished
     artifacts.save_model(out / artifacts.WEIGHTS, model)
     validation = evaluate(model.policy, data.validation, data.provenance, device=device)
-    test = evaluate(model.policy, data.test, data.provenance, device=device)
+    test = evaluate(model.policy, data.test, data.provenance, device=device, samples=SAMPLES_PER_CLASS)
     write_series(out / artifacts.SERIES, test, data.classes)
-    write_pattern(out / artifacts.PATTERN, test, model.policy.menu, data.provenance)
+    write_pattern(out / artifacts.PATTERN, test, model.policy.menu, data.provenance, data.classes)
+    write_samples(out / artifacts.SAMPLES, test, model.policy.menu, data.classes)
     result = {
         "format": FORMAT,
         "version": __version__,
@@ -111,6 +116,7 @@ def finish(
         "budget": None if spec.acquirer.kind == "complete" else spec.budget.per_step,
         "epochs": len(state.history),
         "best_epoch": state.best_epoch,
+        "gain_of_last_fifth": gain_of_last_fifth(state.history),
         "validation": validation.metrics.to_dict(),
         "test": test.metrics.to_dict(),
         "cpu_seconds": round(before + state.cpu_seconds + time.process_time() - began, 2),
@@ -133,18 +139,38 @@ def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None
     write_atomically(path, table.write_parquet)
 
 
-def write_pattern(path: Path, test: Evaluation, menu: Menu, truth: Provenance) -> None:
-    """Per step and order: the share of series that requested it, and whether it was real."""
-    steps, orders = len(test.going), menu.names
+def write_pattern(path: Path, test: Evaluation, menu: Menu, truth: Provenance, classes: tuple[str, ...]) -> None:
+    """Per class, step and order: how many series have that step, how many of them requested it, and whether it was real."""
+    n_classes, steps, n_orders = test.requested_by_class.shape
+    real = truth.of_orders(menu.reveals)[:steps]
     table = pl.DataFrame(
         {
-            "step": [t for t in range(steps) for _ in orders],
-            "order": [name for _ in range(steps) for name in orders],
-            "share": (test.requested / test.going[:, None]).ravel(),
-            "real": truth.of_orders(menu.reveals)[:steps].ravel(),
+            "class": np.repeat(np.array(classes[:n_classes]), steps * n_orders),
+            "step": np.tile(np.repeat(np.arange(steps), n_orders), n_classes),
+            "order": np.tile(np.array(menu.names), n_classes * steps),
+            "requested": test.requested_by_class.ravel().astype(np.int64),
+            "going": np.repeat(test.going_by_class.ravel(), n_orders),
+            "real": np.tile(real.ravel(), n_classes),
         }
     )
     write_atomically(path, table.write_parquet)
+
+
+def write_samples(path: Path, test: Evaluation, menu: Menu, classes: tuple[str, ...]) -> None:
+    """The requests of a few test series, one row each; no measured values."""
+    names = np.array(menu.names)
+    rows = [
+        {
+            "id": int(test.ids[i]),
+            "class": classes[test.labels[i]],
+            "prediction": classes[test.predictions[i]],
+            "step": t,
+            "orders": names[asked].tolist(),
+        }
+        for i, requests in test.samples.items()
+        for t, asked in enumerate(requests)
+    ]
+    write_atomically(path, pl.DataFrame(rows, schema=artifacts.SAMPLES_COLUMNS).write_parquet)
 
 
 def current_commit() -> str | None:
