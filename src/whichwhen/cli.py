@@ -133,6 +133,21 @@ class PaperArgs(_Args):
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
 
 
+class ReportArgs(_Args):
+    """Write one HTML page of a grid, a demo or a run: tables, figures, a heat map of requests. It needs no network.
+
+    Beside a grid's records, its tables (Markdown, LaTeX) and figures (PNG, PDF) are written anew, too.
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = Field(
+        description="Folder of `whichwhen paper`, `demo` or `train`."
+    )
+    out: Path | None = Field(None, description="The page (default: DIR/report.html).")
+    values: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(
+        False, description="Show measured values and ids of single series. They may be somebody's data."
+    )
+
+
 class BenchArgs(BaseModel):
     """Measure what acquisition costs beside the bare predictor; exit code 1 where a limit is missed."""
 
@@ -344,7 +359,9 @@ def run_paper(args: PaperArgs) -> None:
     if args.address and args.engine != "ray":
         raise SpecError("--address without --engine ray", expected="both or neither", do="add --engine ray")
     jobs = paper_grid(args.preset, seeds=args.seeds, only=args.only, epochs=args.epochs)
+    from whichwhen.experiments.records import summarise
     from whichwhen.experiments.runner import Engine, JoblibEngine, RayEngine, run_grid
+    from whichwhen.reports.comparison import accuracy_tables, difference_table
     from whichwhen.reports.progress import GridProgress
 
     engine: Engine = RayEngine(args.jobs, args.address) if args.engine == "ray" else JoblibEngine(args.jobs)
@@ -353,6 +370,57 @@ def run_paper(args: PaperArgs) -> None:
             state = run_grid(jobs, args.out, args.runs, engine=engine, folder=args.data_dir, on_change=progress.change)
         except KeyboardInterrupt:
             raise _StoppedError("stopped; the same command goes on from here") from None
+    records = list(state.done.values())
+    made = _write_report(args.out, args.data_dir, quiet=args.quiet or args.json_) if records else []
+    if args.json_:
+        _print_json(
+            {
+                "done": sorted(state.done),
+                "failed": state.failed,
+                "elsewhere": sorted(state.elsewhere),
+                "files": [str(path) for path in made],
+                "summary": summarise(records),
+            }
+        )
+    else:
+        console = _console()
+        for table in accuracy_tables(records) + ([difference_table(records, args.preset)] if records else []):
+            console.print(table.rich())
+        for name in sorted(state.elsewhere):
+            print(f"{name}: another process is at it")
+        print(f"records, tables and figures: {args.out}")
+    if state.failed:
+        raise _MissedError("\n".join(f"failed: {name}: {error}" for name, error in sorted(state.failed.items())))
+
+
+def run_report(args: ReportArgs) -> None:
+    """``whichwhen report``."""
+    made = _write_report(args.folder, args.data_dir, args.out, args.values, quiet=args.json_)
+    if args.json_:
+        return _print_json({"files": [str(path) for path in made]})
+    print(made[-1])
+
+
+def _write_report(
+    folder: Path, data_dir: Path | None, page: Path | None = None, values: bool = False, quiet: bool = False
+) -> list[Path]:
+    """Tables and figures of a grid beside its records, and the page; what is left out is said."""
+    from whichwhen.experiments.records import RECORDS
+    from whichwhen.reports.grid import load_any, write_figures, write_tables
+    from whichwhen.reports.page import write_page
+
+    records = load_any(folder)
+    page = page or folder / "report.html"
+    made: list[Path] = []
+    if (folder / RECORDS).is_dir():
+        made = write_tables(records, folder)
+        figures, missing = write_figures(records, folder, data_dir)
+        made += figures
+        for line in missing if not quiet else ():
+            print(line, file=sys.stderr)
+    title = "The paper, reproduced" if (folder / RECORDS).is_dir() else f"Runs in {folder.resolve().name}"
+    write_page(records, page, title, values=values, data_dir=data_dir)
+    return [*made, page]
 
 
 def run_bench(args: BenchArgs) -> None:
@@ -386,6 +454,7 @@ VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "plot": (PlotArgs, run_plot),
     "demo": (DemoArgs, run_demo),
     "paper": (PaperArgs, run_paper),
+    "report": (ReportArgs, run_report),
     "bench": (BenchArgs, run_bench),
 }
 
@@ -395,11 +464,14 @@ class _StoppedError(Exception):
 
 
 class _MissedError(Exception):
-    """A benchmark's limit was not kept."""
+    """A benchmark's limit was not kept, or a run of a grid failed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Exit codes: 0 done, 1 a benchmark missed a limit, 2 a user's mistake (said in one line), 130 Ctrl-C."""
+    """Entry point.
+
+    Exit codes: 0 done, 1 a limit was missed or a run of a grid failed, 2 a user's mistake (said in one line), 130 Ctrl-C.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         try:

@@ -29,9 +29,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a grid."""
+    """One run of a grid; ``preset`` says where its settings come from (``run`` = from elsewhere)."""
 
-    preset: GridPreset
+    preset: GridPreset | Literal["run"]
     cell: Cell
     spec: RunSpec
 
@@ -87,7 +87,7 @@ PAPER_NUMBERS: dict[tuple[Cell, str], tuple[float, float | None]] = {
 def paper_grid(
     preset: GridPreset, *, seeds: int | None = None, only: Sequence[str] = (), epochs: int | None = None
 ) -> tuple[Job, ...]:
-    """The runs of a preset, first seeds first, so that a grid that is stopped early covers every cell.
+    """The runs of a preset, first seeds first, so that a grid that is stopped early covers every cell; then the shorter first.
 
     Args:
         preset: the paper's own settings, or the best that this project has.
@@ -113,7 +113,7 @@ def paper_grid(
             for seed in range(count):
                 spec = base.change(acquirer__kind=acquirer, seed=seed, training__save_epochs=curve and seed == 0)
                 jobs.append(Job(preset, cell, spec))
-    jobs.sort(key=lambda job: job.spec.seed)
+    jobs.sort(key=lambda job: (job.spec.seed, job.cell.dataset == DIGITS))
     return choose(jobs, only)
 
 

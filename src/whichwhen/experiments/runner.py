@@ -153,7 +153,7 @@ class RayEngine:
             raise MissingExtraError("ray", "the ray engine") from None
         mine = not ray.is_initialized()
         if mine:
-            local = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+            local: dict[str, Any] = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
             try:
                 ray.init(address=self.address, log_to_driver=False, configure_logging=False, **local)
             except (ConnectionError, ValueError, RuntimeError) as error:

@@ -131,6 +131,33 @@ def draw_samples(data: Dataset, count: int = 2) -> Figure:
     return figure
 
 
+def draw_kinds(sets: Mapping[str, Dataset]) -> Figure:
+    """The same series in several data sets (plain, with each kind of fake, shifted): real features outlined.
+
+    Args:
+        sets: by title; all made from the same series.
+    """
+    figure = _figure(min(2.9 * len(sets) + 0.8, 15), 3.6)
+    panels = figure.subplots(1, len(sets), squeeze=False)[0]
+    row = _one_per_class(next(iter(sets.values())), 1)[0]
+    top = max(2.0, *(float(np.abs(data.train.series(row)).max()) for data in sets.values()))
+    drawn: Any = None
+    for panel, (title, data) in zip(panels, sets.items(), strict=True):
+        values = data.train.series(row)
+        drawn = panel.imshow(values.T, aspect="auto", cmap="RdBu_r", vmin=-top, vmax=top, interpolation="none")
+        real = data.provenance.real[: len(values)]
+        if not real.all():
+            _outline(panel, real.T)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("time step", fontsize=8)
+        panel.tick_params(labelsize=7)
+        _order_ticks(panel, [feature.name for feature in data.features], 8)
+    bar = figure.colorbar(drawn, ax=list(panels), pad=0.01, fraction=0.03)
+    bar.set_label("scaled value; real features outlined", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    return figure
+
+
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 

@@ -1,0 +1,163 @@
+"""Everything that is made of a grid's records: tables in three notations, figures as PNG and PDF, one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from whichwhen import artifacts
+from whichwhen.data import load_dataset
+from whichwhen.errors import DataError, RunFolderError
+from whichwhen.experiments.paper import Cell, Job
+from whichwhen.experiments.records import RECORDS, load_records, make_record, pattern_of
+from whichwhen.files import write_text
+from whichwhen.reports.comparison import FAKES, LABELS, all_tables, cell_label
+from whichwhen.reports.figures import draw_curves, draw_kinds, draw_patterns, save_figure
+from whichwhen.specs import DataSpec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES, TABLES = "figures", "tables"
+
+
+def load_any(folder: Path) -> list[dict[str, Any]]:
+    """The records of a grid, of a folder of run folders, or of one run folder."""
+    if (folder / RECORDS).is_dir():
+        return load_records(folder)
+    if not folder.is_dir():
+        raise RunFolderError(f"no folder {folder}", expected="a folder of `whichwhen paper`, `demo` or `train`")
+    runs = (
+        [folder] if (folder / artifacts.SPEC).is_file() else sorted(path.parent for path in folder.glob(f"*/{artifacts.SPEC}"))
+    )
+    finished = [run for run in runs if artifacts.is_finished(run)]
+    if not finished:
+        raise RunFolderError(
+            f"{folder} holds neither records nor finished runs",
+            expected="a folder of `whichwhen paper`, `demo` or `train`",
+            do="pass one of those",
+        )
+    return [_record_of(run) for run in finished]
+
+
+def _record_of(run: Path) -> dict[str, Any]:
+    spec = artifacts.load_spec(run).change(training__save_epochs=False)
+    return make_record(Job("run", Cell(spec.data.name, spec.data.fakes, spec.data.shift), spec), run)
+
+
+def write_tables(records: Sequence[Mapping[str, Any]], out: Path) -> list[Path]:
+    """``tables.md`` and ``tables.tex``."""
+    tables = all_tables(records)
+    markdown, latex = out / f"{TABLES}.md", out / f"{TABLES}.tex"
+    write_text(markdown, "\n".join(table.markdown() for table in tables))
+    write_text(latex, "\n".join(table.latex() for table in tables))
+    return [markdown, latex]
+
+
+def write_figures(
+    records: Sequence[Mapping[str, Any]], out: Path, data_dir: Path | None = None
+) -> tuple[list[Path], list[str]]:
+    """All figures as PNG and PDF; what could not be drawn is said in words."""
+    drawn = record_figures(records)
+    missing: list[str] = []
+    try:
+        drawn |= data_figures(records, data_dir)
+    except DataError as error:
+        missing.append(f"no figures of data samples: {error}")
+    paths = []
+    for name, figure in drawn.items():
+        for form in ("png", "pdf"):
+            path = out / FIGURES / f"{name}.{form}"
+            save_figure(figure, path)
+            paths.append(path)
+    return paths, missing
+
+
+def record_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
+    """Acquisition patterns and training curves, by name, from the records alone; the first seed of each setting is drawn."""
+    first = first_seeds(records)
+    figures: dict[str, Figure] = {}
+    for preset in dict.fromkeys(record["preset"] for record in records):
+        cells = dict.fromkeys((r["dataset"], r["fakes"], r["shifted"]) for r in first if r["preset"] == preset)
+        for dataset, fakes, shifted in cells:
+            here = {
+                r["acquirer"]: r
+                for r in first
+                if (r["preset"], r["dataset"], r["fakes"], r["shifted"]) == (preset, dataset, fakes, shifted)
+            }
+            shown = [name for name in ("random", "static", "learned") if name in here]
+            if len(shown) > 1:
+                name = f"pattern-{preset}-{Cell(dataset, fakes, shifted).name}".replace(":", "-")
+                figures[name] = draw_patterns({f"{who}": pattern_table(here[who]) for who in shown})
+        curves = [
+            record
+            for record in first
+            if record["preset"] == preset
+            and record["acquirer"] in ("complete", "learned")
+            and "test_accuracy" in record["history"]
+        ]
+        curves.sort(key=lambda record: (tuple(FAKES).index(record["fakes"]), record["acquirer"]))
+        if curves:
+            titles = {f"{record['acquirer']}, {record['fakes']}": record for record in curves}
+            figures[f"curves-{preset}"] = draw_curves(
+                {title: history_lines(record) for title, record in titles.items()},
+                {title: record["history"]["test_accuracy"] for title, record in titles.items()},
+            )
+    return figures
+
+
+def data_figures(records: Sequence[Mapping[str, Any]], data_dir: Path | None = None) -> dict[str, Figure]:
+    """A series of each data set: plain, with each kind of fake, shifted."""
+    figures = {}
+    for name in dict.fromkeys(record["dataset"] for record in records):
+        kinds: dict[str, Any] = {"plain": DataSpec(name=name)}
+        used = dict.fromkeys((record["fakes"], record["shifted"]) for record in records if record["dataset"] == name)
+        for fakes, shifted in used:
+            if fakes != "none":
+                kinds[cell_label(name, fakes, shifted)] = DataSpec(name=name, fakes=fakes, shift=shifted)
+        figures[f"samples-{name}".replace(":", "-")] = draw_kinds(
+            {
+                title if title != "plain" else LABELS.get(name, name): load_dataset(spec, 0, data_dir)
+                for title, spec in kinds.items()
+            }
+        )
+    return figures
+
+
+def first_seeds(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of each setting and acquirer the record with the lowest seed."""
+    found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for record in sorted(records, key=lambda record: record["seed"]):
+        key = tuple(record[name] for name in ("preset", "dataset", "fakes", "shifted", "budget", "acquirer"))
+        found.setdefault(key, record)
+    return list(found.values())
+
+
+def pattern_table(record: Mapping[str, Any]) -> pl.DataFrame:
+    """A record's pattern over all classes, as :func:`whichwhen.artifacts.load_pattern` gives it."""
+    share, going, real = pattern_of(record)
+    total = (share * going[:, :, None]).sum(0) / np.maximum(going.sum(0), 1)[:, None]
+    orders, steps = record["pattern"]["orders"], len(total)
+    return pl.DataFrame(
+        {
+            "step": np.repeat(np.arange(steps), len(orders)),
+            "order": orders * steps,
+            "share": total.ravel(),
+            "real": real.ravel(),
+        }
+    )
+
+
+def history_lines(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A record's history as lines, with the chosen epoch marked at the point that is nearest to it."""
+    history = record["history"]
+    nearest = min(history["epoch"], key=lambda epoch: abs(epoch - record["best_epoch"]))
+    names = ("loss", "accuracy", "validation_loss", "validation_accuracy")
+    return [
+        {"epoch": epoch, "best": epoch == nearest, **{name: history[name][i] for name in names}}
+        for i, epoch in enumerate(history["epoch"])
+    ]
