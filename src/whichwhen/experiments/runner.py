@@ -11,11 +11,12 @@ import os
 import socket
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
@@ -91,19 +92,18 @@ def _kinds(job: Job) -> list[tuple[str, ...]]:
     return [(job.preset, job.cell.dataset, job.acquirer), (job.preset, job.cell.dataset), (job.preset,), ()]
 
 
-class Engine(Protocol):
-    """Runs a function on many jobs at once, and gives the outcomes back as they come."""
+class Engine(ABC):
+    """Contract: runs a function on many jobs at once, ``workers`` of them, and gives the outcomes back as they come."""
 
-    @property
-    def workers(self) -> int:
-        """How many at once."""
+    workers: int
 
+    @abstractmethod
     def run(self, function: Callable[[Job], Outcome], jobs: Sequence[Job]) -> Iterator[Outcome]:
         """One outcome per job, in any order."""
 
 
 @dataclass(frozen=True)
-class JoblibEngine:
+class JoblibEngine(Engine):
     """Processes on this machine."""
 
     workers: int = 1
@@ -134,7 +134,7 @@ class JoblibEngine:
 
 
 @dataclass(frozen=True)
-class RayEngine:
+class RayEngine(Engine):
     """Workers of a Ray cluster; without an address, one is started on this machine.
 
     Every node must see the data and the run folders at the same paths. A job whose worker dies goes on elsewhere, from its

@@ -181,7 +181,7 @@ def _pipe(cells: Iterable[str]) -> str:
 
 
 def _tex(text: str) -> str:
-    for old, new in (("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$"), ("−", "$-$"), ("–", "--"), ("*", r"$^*$")):
+    for old, new in (("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$"), ("−", "$-$"), ("–", "--"), ("*", r"$^*$")):
         text = text.replace(old, new)
     return text
 

@@ -232,7 +232,13 @@ def _is_over(state: TrainState, settings: TrainingSpec) -> bool:
         return False
     if settings.patience and epochs - state.best_epoch >= settings.patience:
         return True
-    return epochs >= 5 and gain_of_last_fifth(state.history) < settings.level_gain
+    return epochs >= 5 and _has_begun(state) and gain_of_last_fifth(state.history) < settings.level_gain
+
+
+def _has_begun(state: TrainState) -> bool:
+    """Whether validation has left the accuracy that it started from: an LSTM can sit at chance for a hundred epochs."""
+    accuracies = [line["validation_accuracy"] for line in state.history]
+    return max(accuracies) - accuracies[0] >= 0.05
 
 
 def _copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
