@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,17 +20,20 @@ class NoisePool:
 
     def __init__(self, seed: int, size: int) -> None:
         self._places = np.random.default_rng(seed)
-        uniform = self._places.random(max(size, 1 << 16), dtype=np.float32)
-        self._values = _gumbel_(torch.from_numpy(uniform))
-        self._size = len(uniform)
+        self._size = max(size, 1 << 16)
+
+    @cached_property
+    def _values(self) -> Tensor:
+        """Drawn when the first window is asked for: what does not learn needs none."""
+        return _gumbel_(torch.from_numpy(self._places.random(self._size, dtype=np.float32)))
 
     def take(self, shape: tuple[int, ...] | torch.Size) -> Tensor:
         """A window of the pool as a tensor of this shape; it is shared, so it must not be written to."""
-        count = math.prod(shape)
+        count, values = math.prod(shape), self._values
         if 2 * count > self._size:
             return _gumbel_(torch.from_numpy(self._places.random(shape, dtype=np.float32)))
         start = int(self._places.integers(self._size - count + 1))
-        return self._values[start : start + count].view(shape)
+        return values[start : start + count].view(shape)
 
 
 Generator = torch.Generator | NoisePool

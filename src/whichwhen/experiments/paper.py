@@ -104,7 +104,7 @@ def paper_grid(
             data__fakes=cell.fakes, data__shift=cell.shifted, budget__per_step=BUDGET
         )
         if epochs is not None:
-            base = base.change(training__epochs=epochs, training__warm_up=min(base.training.warm_up, epochs - 1))
+            base = base.change(training__epochs=epochs, training__warm_up=max(0, min(base.training.warm_up, epochs - 1)))
         for acquirer in acquirers:
             count = SEEDS[cell.dataset] if seeds is None else seeds
             if preset == "best" and acquirer in REFERENCES:
