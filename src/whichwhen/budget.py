@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from whichwhen import keyed
 from whichwhen.errors import SpecError
 from whichwhen.menu import Menu
 from whichwhen.types import Allowance, Reveal
@@ -28,9 +29,11 @@ class Ledger:
 
     Attributes:
         spent: what has been charged so far, the request under way included.
+        rate: what each series may spend at a step, where that differs between series; else None.
     """
 
     spent: Float[Tensor, " B"]
+    rate: Float[Tensor, " B"] | None = None
 
 
 class Budget(ABC):
@@ -44,9 +47,9 @@ class Budget(ABC):
     def check(self, menu: Menu) -> None:
         """Raise :class:`SpecError` where this budget makes no sense for a menu."""
 
-    def init(self, size: int, device: torch.device | str = "cpu") -> Ledger:
-        """The ledger of ``size`` series before the first request."""
-        return Ledger(spent=torch.zeros(size, device=device))
+    def init(self, keys: Int[Tensor, " B"]) -> Ledger:
+        """The ledger before the first request. ``keys`` are what keyed randomness starts from, one per series."""
+        return Ledger(spent=torch.zeros(len(keys), device=keys.device))
 
     def charge(
         self,
@@ -56,7 +59,7 @@ class Budget(ABC):
         time: Int[Tensor, " B"],
     ) -> Ledger:
         """The ledger after a request for the step ``time`` that costs ``cost``."""
-        return Ledger(spent=ledger.spent + cost)
+        return Ledger(ledger.spent + cost, ledger.rate)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,39 @@ class PerStep(Budget):
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """``amount`` for everyone, on any order that it can pay for."""
         return _same_for_all(self.amount, menu.prices, ledger.spent.shape[0], ledger.spent.device)
+
+
+@dataclass(frozen=True)
+class RandomPerStep(Budget):
+    """Another whole amount for each series, the same at each of its steps, all from ``low`` to ``high`` equally likely.
+
+    For training: a model that learns under it serves every budget in that range. Training gives the series other keys, and so
+    other amounts, in each epoch.
+    """
+
+    low: int
+    high: int
+    seed: int = 0
+
+    def check(self, menu: Menu) -> None:
+        """Both ends must make sense for the menu."""
+        PerStep(self.low).check(menu)
+        PerStep(self.high).check(menu)
+
+    def init(self, keys: Int[Tensor, " B"]) -> Ledger:
+        """Draw the amounts."""
+        drawn = keyed.uniform(keys, torch.full_like(keys, -2), 1, self.seed).squeeze(-1)
+        rate = self.low + torch.floor(drawn * (self.high - self.low + 1)).clamp(max=self.high - self.low)
+        return Ledger(torch.zeros_like(rate), rate)
+
+    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
+        """Each series its own amount, on any order that it can pay for."""
+        rate = ledger.spent if ledger.rate is None else ledger.rate
+        prices = torch.tensor(menu.prices, device=rate.device)
+        count = None
+        if len(set(menu.prices)) == 1:
+            count = torch.floor(rate / menu.prices[0] + _EPS).long().clamp(max=len(prices))
+        return Allowance(rate, prices <= rate.unsqueeze(-1) + _EPS, count)
 
 
 @dataclass(frozen=True)

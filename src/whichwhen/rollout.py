@@ -91,7 +91,7 @@ def begin(policy: Policy, keys: Int[Tensor, " B"], generator: Generator | None =
     """Before the first step: fresh states and the initial request, made on nothing but the budget."""
     size = len(keys)
     context, predictor_state = policy.predictor.init(size)
-    ledger = policy.budget.init(size, keys.device)
+    ledger = policy.budget.init(keys)
     nothing = Reveal.nothing(size, len(policy.menu.features), keys.device)
     return _place_order(policy, nothing, context, predictor_state, policy.acquirer.init(keys), ledger, generator)
 

@@ -8,6 +8,7 @@ folder) are not part of a spec.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -45,6 +46,8 @@ class Spec(BaseModel):
 
 
 S = TypeVar("S", bound=Spec)
+_LATER: dict[str, Any] = {"later": True}
+"""Marks a field that came after runs had been recorded: at its default it stays out of the hash, so that they keep theirs."""
 
 
 class DataSpec(Spec):
@@ -74,7 +77,16 @@ class BudgetSpec(Spec):
         5.0, description="What may be spent at each step; every order costs 1, so this is a number of orders."
     )
 
+    train_range: Annotated[tuple[int, int] | None, tyro.conf.arg(name="train-budgets", metavar="LOW HIGH")] = Field(
+        None,
+        description="Draw each series' budget anew in each epoch of training, from LOW to HIGH: one model for all of them.",
+        json_schema_extra=_LATER,
+    )
+
     def check(self) -> None:  # noqa: D102 (inherited)
+        if self.train_range is not None and not 1 <= self.train_range[0] <= self.train_range[1]:
+            low, high = self.train_range
+            raise SpecError(f"train-budgets is {low} {high}", expected="two numbers from 1, the lower one first")
         if not (math.isfinite(self.per_step) and self.per_step > 0):
             raise SpecError(
                 f"budget is {self.per_step:g}",
@@ -96,12 +108,18 @@ class AcquirerSpec(Spec):
     context: Annotated[bool, tyro.conf.arg(name="acquirer-context")] = Field(
         False, description="learned: read the predictor's state, too."
     )
+    budget: Annotated[bool, tyro.conf.arg(name="acquirer-budget")] = Field(
+        False, description="learned: read how much may be spent, too.", json_schema_extra=_LATER
+    )
+    memory: Annotated[int, tyro.conf.arg(name="acquirer-memory")] = Field(
+        0, description="learned: units of a recurrent memory (GRU) of what it has seen; 0 = none.", json_schema_extra=_LATER
+    )
     trees: int = Field(1000, description="static, static-by-time: trees of the random forest.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "hidden", "trees", "segments")
-        self._at_least(0, "time_features")
+        self._at_least(0, "time_features", "memory")
 
 
 class PredictorSpec(Spec):
@@ -201,8 +219,16 @@ class RunSpec(Spec):
 
     @property
     def hash(self) -> str:
-        """A short name of the content: equal specs have equal hashes."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        """A short name of the content: equal specs have equal hashes, those of earlier versions too."""
+        content = self.model_dump(mode="json")
+        for name in type(self).model_fields:
+            part = getattr(self, name)
+            if isinstance(part, Spec):
+                for field, facts in type(part).model_fields.items():
+                    if facts.json_schema_extra == _LATER and getattr(part, field) == facts.default:
+                        del content[name][field]
+        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def change(self, **changes: Any) -> RunSpec:
         """The same spec with other fields, given as ``part__field=value`` or ``seed=value``."""

@@ -113,13 +113,13 @@ class Allowance:
     Attributes:
         amount: how much may be spent at this step.
         feasible: whether each order may be asked for at this step.
-        count: where every series may take the same number of orders, any of them: that number; it spares the selector from
-            looking at the tensors. None = look.
+        count: where each series may take some number of orders, any of them, at one cost: that number, for all or for each; it
+            spares the selector from looking at the other tensors. None = look.
     """
 
     amount: Float[Tensor, "*B"]
     feasible: Bool[Tensor, "*B K"]
-    count: int | None = None
+    count: int | Int[Tensor, "*B"] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 import inspect
 import typing
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -238,3 +239,25 @@ def test_fitted_tables_travel_with_the_weights(kind):
     other.load_state_dict(one.state_dict())
     for time in range(8):
         assert torch.equal(scores_at(one, time, n_features=5), scores_at(other, time, n_features=5))
+
+
+@pytest.mark.parametrize("memory", [0, 6])
+def test_a_learned_acquirer_reads_the_budget_only_where_it_is_told_to(memory):
+    for reads in (False, True):
+        torch.manual_seed(0)
+        acquirer = make_acquirer(AcquirerSpec(hidden=8, budget=reads, memory=memory), 4, 4, 7, 7, 0, 0)
+        views = [replace(view_at(0), allowance=Allowance(torch.tensor([x]), torch.ones(1, 4) > 0)) for x in (1.0, 3.0)]
+        scores = [acquirer.step(view, acquirer.init(torch.arange(1)))[0].values for view in views]
+        assert torch.equal(*scores) != reads
+
+
+def test_a_memory_tells_apart_what_the_last_observation_can_not():
+    torch.manual_seed(0)
+    seen = torch.ones(1, 4)
+    for memory in (0, 6):
+        acquirer = make_acquirer(AcquirerSpec(hidden=8, memory=memory), 4, 4, 7, 7, 0, 0)
+        found = []
+        for first in (-1.0, 1.0):
+            _, state = acquirer.step(view_at(1, first * seen, seen), acquirer.init(torch.arange(1)))
+            found.append(acquirer.step(view_at(2, seen, seen), state)[0].values)
+        assert torch.equal(*found) != bool(memory)

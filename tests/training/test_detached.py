@@ -44,7 +44,7 @@ def unrolled_with_detached_inputs(policy, batch):
         step_logits, context, predictor_state = policy.predictor.step(reveal, state.predictor)
         logits.append(step_logits)
         acquirer = policy.acquirer
-        parts = [reveal.values.detach(), reveal.mask.detach(), acquirer.time(reveal.time + 1)]
+        parts = [reveal.values.detach(), reveal.mask.detach(), acquirer.inputs.time(reveal.time + 1)]
         parts += [context.detach()] if acquirer.reads_context else []
         scores = acquirer.scores(torch.relu(acquirer.hidden(torch.cat(parts, -1))))
         allowance = policy.budget.allow(state.ledger, reveal, policy.menu)

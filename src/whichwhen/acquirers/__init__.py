@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer, RandomMasks
-from whichwhen.acquirers.learned import LearnedAcquirer
+from whichwhen.acquirers.learned import LearnedAcquirer, RecurrentAcquirer
 from whichwhen.acquirers.oracle import OracleAcquirer
 from whichwhen.acquirers.static import StaticAcquirer
 from whichwhen.acquirers.table import TableAcquirer
@@ -17,6 +17,7 @@ __all__ = [
     "OracleAcquirer",
     "RandomAcquirer",
     "RandomMasks",
+    "RecurrentAcquirer",
     "StaticAcquirer",
     "TableAcquirer",
     "make_acquirer",
@@ -38,9 +39,9 @@ def make_acquirer(
     """
     match spec.kind:
         case "learned":
-            return LearnedAcquirer(
-                n_features, n_orders, horizon, spec.hidden, spec.time_features, context_size if spec.context else 0
-            )
+            reads = context_size if spec.context else 0
+            sizes = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads, spec.budget)
+            return RecurrentAcquirer(*sizes, spec.memory) if spec.memory else LearnedAcquirer(*sizes)
         case "table":
             return TableAcquirer(n_orders, horizon)
         case "random":

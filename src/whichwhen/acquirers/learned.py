@@ -1,4 +1,4 @@
-"""The paper's acquirer: a small network on what has just been seen."""
+"""The paper's acquirer: a small network on what has just been seen; and the same with a memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from whichwhen.acquirers._inputs import ViewInput
 from whichwhen.contracts import Acquirer
-from whichwhen.timecode import TimeCode
 from whichwhen.types import Scores, State, View
 
 
@@ -17,7 +17,7 @@ class LearnedAcquirer(Acquirer):
 
     The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no context. The initial request comes
     from the same network, with nothing observed and time 0. It has no memory of its own; with ``context_size`` it reads the
-    predictor's context, of that width.
+    predictor's context, of that width, with ``budget`` what may be spent.
     """
 
     def __init__(
@@ -28,12 +28,12 @@ class LearnedAcquirer(Acquirer):
         hidden: int = 32,
         time_features: int = 8,
         context_size: int = 0,
+        budget: bool = False,
     ) -> None:
         super().__init__()
-        self.time = TimeCode(horizon, time_features)
         self.reads_context = context_size > 0
-        width = 2 * n_features + self.time.width + context_size
-        self.hidden = nn.Linear(width, hidden)
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget)
+        self.hidden = nn.Linear(self.inputs.width, hidden)
         self.scores = nn.Linear(hidden, n_orders)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
@@ -42,10 +42,43 @@ class LearnedAcquirer(Acquirer):
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits of the approximate conditional mutual information."""
-        parts = [view.reveal.values, view.reveal.mask, self.time(view.time)]
-        if self.reads_context:
-            parts.append(view.context)
         first, last = self.hidden, self.scores
-        hidden = torch.relu(F.linear(torch.cat(parts, -1), first.weight, first.bias))
+        hidden = torch.relu(F.linear(self.inputs(view), first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
         return Scores(torch.addmm(last.bias, hidden, last.weight.t().contiguous())), state
+
+
+class RecurrentAcquirer(Acquirer):
+    """The same inputs, remembered by a GRU: what was seen at any earlier step can tell what to order.
+
+    Its own state carries the gradient from step to step; with ``gradient="detached"`` what it reads does not.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_orders: int,
+        horizon: int,
+        hidden: int = 32,
+        time_features: int = 8,
+        context_size: int = 0,
+        budget: bool = False,
+        memory: int = 32,
+    ) -> None:
+        super().__init__()
+        self.reads_context = context_size > 0
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget)
+        self.memory = nn.GRUCell(self.inputs.width, memory)
+        self.hidden = nn.Linear(self.inputs.width + memory, hidden)
+        self.scores = nn.Linear(hidden, n_orders)
+
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """An empty memory."""
+        return {"memory": self.scores.weight.new_zeros(len(keys), self.memory.hidden_size)}
+
+    def step(self, view: View, state: State) -> tuple[Scores, State]:
+        """Logits from what is seen now and what is remembered, this step included."""
+        inputs = self.inputs(view)
+        memory = self.memory(inputs, state["memory"])
+        hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
+        return Scores(self.scores(hidden)), {"memory": memory}

@@ -24,6 +24,7 @@ from whichwhen.evaluation.curves import accuracy_on_test
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.paper import CELLS, MAIN, PAPER_NUMBERS, REFERENCES, Cell, Job
 from whichwhen.files import write_json
+from whichwhen.specs import RunSpec
 
 RECORDS, SUMMARY, FORMAT = "records", "summary.json", 1
 POINTS = 60
@@ -91,11 +92,9 @@ def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(record[name] for name in ("preset", "dataset", "fakes", "shifted", "budget", "acquirer"))
 
 
-def _without_seed(record: Mapping[str, Any]) -> dict[str, Any]:
+def _without_seed(record: Mapping[str, Any]) -> RunSpec:
     """What must be the same for runs to be averaged; saving epochs changes nothing."""
-    spec = {name: part for name, part in record["spec"].items() if name != "seed"}
-    spec["training"] = {name: value for name, value in spec["training"].items() if name != "save_epochs"}
-    return spec
+    return RunSpec.model_validate(record["spec"]).change(seed=0, training__save_epochs=False)
 
 
 def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from whichwhen import keyed
 from whichwhen.acquirers import RandomMasks
 from whichwhen.allocator import keep_freed_memory
-from whichwhen.budget import Unlimited
+from whichwhen.budget import RandomPerStep, Unlimited
 from whichwhen.data.store import Dataset
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import evaluate
@@ -128,6 +128,10 @@ def training_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
     """The loop as training runs it: what learns selects with noise and a gradient, what doesn't as in evaluation."""
     spec, policy = model.card.spec, model.policy
     policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
+    if spec.budget.train_range is not None and spec.acquirer.kind != "complete":
+        budget = RandomPerStep(*spec.budget.train_range, spec.seed)
+        budget.check(policy.menu)
+        policy = replace(policy, budget=budget)
     full = spec.training.gradient == "full" and policy.acquirer.learns
     return partial(roll_out_full if full else roll_out_detached, policy)
 
