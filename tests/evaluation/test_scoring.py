@@ -127,3 +127,73 @@ def test_random_requests_differ_between_splits_of_the_same_values():
     assert not np.array_equal(evaluate(policy, data.train).requested, evaluate(policy, elsewhere).requested)
     other_seed = replace(data.train, seed=5)
     assert not np.array_equal(evaluate(policy, data.train).requested, evaluate(policy, other_seed).requested)
+
+
+# -- by class, and series by series
+
+
+def test_requests_by_class_against_a_hand_example():
+    """Series 0 and 1 (4 and 2 steps) are of class 0, series 2 (3 steps) of class 1."""
+    found = evaluate(by_hand(), SERIES, samples=5)
+    assert found.going_by_class.tolist() == [[2, 2, 1, 1], [1, 1, 1, 0]]
+    first, last = [[2, 0, 0], [2, 0, 0], [0, 1, 0], [0, 1, 0]], [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert found.requested_by_class.tolist() == [first, last]
+    rows = {0: [0, 0, 1, 1], 1: [0, 0], 2: [0, 0, 1]}
+    assert {i: asked.argmax(1).tolist() for i, asked in found.samples.items()} == rows
+    assert all((asked.sum(1) == 1).all() for asked in found.samples.values())
+
+
+@pytest.mark.parametrize("acquirer", ACQUIRERS)
+def test_requests_of_the_classes_are_those_of_the_series_and_add_up_to_the_whole(acquirer):
+    policy, data = tiny_policy(acquirer), tiny_dataset()
+    found = evaluate(policy, data.test, samples=len(data.test))
+    assert list(found.samples) == list(range(len(data.test)))
+    requested, going = np.zeros_like(found.requested_by_class), np.zeros_like(found.going_by_class)
+    for i, asked in found.samples.items():
+        assert asked.shape == (found.lengths[i], 5)
+        assert asked.dtype == bool
+        assert asked.sum() == found.cost[i]
+        requested[found.labels[i], : len(asked)] += asked
+        going[found.labels[i], : len(asked)] += 1
+    assert np.array_equal(found.requested_by_class, requested)
+    assert np.array_equal(found.going_by_class, going)
+    assert np.array_equal(found.requested, requested.sum(0))
+    assert np.array_equal(found.going, (found.lengths[:, None] > np.arange(7)).sum(0))
+
+
+@pytest.mark.parametrize("acquirer", ["learned", "random"])
+def test_a_class_s_requests_are_those_of_an_evaluation_of_its_series_alone(acquirer):
+    policy, data = tiny_policy(acquirer), tiny_dataset()
+    whole = evaluate(policy, data.test)
+    for label in range(3):
+        alone = evaluate(policy, data.test.take(np.flatnonzero(data.test.labels == label)))
+        steps = len(alone.going)
+        assert np.array_equal(alone.requested, whole.requested_by_class[label, :steps])
+        assert np.array_equal(alone.going, whole.going_by_class[label, :steps])
+        assert not whole.going_by_class[label, steps:].any()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 1000])
+def test_samples_are_the_first_series_of_each_class_whatever_the_batch_size(count):
+    policy, data = tiny_policy("random"), tiny_dataset()
+    found = evaluate(policy, data.test, samples=count)
+    first = sorted(i for label in range(3) for i in np.flatnonzero(data.test.labels == label)[:count])
+    assert list(found.samples) == first
+    for size in (1, 7):
+        parts = evaluate(policy, data.test, samples=count, batch_size=size)
+        assert list(parts.samples) == first
+        assert all(np.array_equal(asked, parts.samples[i]) for i, asked in found.samples.items())
+        assert np.array_equal(parts.requested_by_class, found.requested_by_class)
+
+
+def test_samples_are_not_kept_unless_asked_for():
+    assert evaluate(tiny_policy(), tiny_dataset().test).samples == {}
+
+
+def test_a_class_without_series_has_no_requests():
+    policy, data = tiny_policy(), tiny_dataset()
+    rows = np.flatnonzero(data.test.labels != 1)
+    found = evaluate(policy, data.test.take(rows), samples=2)
+    assert not found.requested_by_class[1].any()
+    assert not found.going_by_class[1].any()
+    assert {int(found.labels[i]) for i in found.samples} == {0, 2}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from whichwhen import artifacts
-from whichwhen.errors import RunFolderError
+from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation.curves import accuracy_on_test
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.paper import CELLS, MAIN, PAPER_NUMBERS, REFERENCES, Cell, Job
@@ -30,6 +30,11 @@ RECORDS, SUMMARY, FORMAT = "records", "summary.json", 1
 POINTS = 60
 """Epochs of a history that are kept."""
 LEVEL = 0.002
+_NEEDED = (
+    *("name", "command", "preset", "dataset", "fakes", "shifted", "budget", "acquirer", "seed", "commit", "spec_hash", "spec"),
+    *("finished", "epochs", "best_epoch", "levelled", "test", "cpu_seconds", "history", "correct", "pattern", "samples"),
+)
+_METRICS = ("accuracy", "cost_per_step", "real_fraction", "n")
 
 
 def record_path(out: Path, job: Job) -> Path:
@@ -52,11 +57,13 @@ def read_record(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] != FORMAT:
             raise ValueError(f"format {record['format']}")
-        for key in ("name", "spec_hash", "spec", "test", "correct", "pattern", "history", "cpu_seconds"):
-            record[key]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        missing = [key for key in _NEEDED if key not in record] + [key for key in _METRICS if key not in record["test"]]
+        if missing:
+            raise ValueError(f"it has no {missing[0]}")
+        RunSpec.model_validate(record["spec"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, WhichwhenError) as error:
         raise RunFolderError(
-            f"{path} is not a record ({error})",
+            f"{path} is not a record ({str(error).splitlines()[0]})",
             expected="a file as `whichwhen paper` writes it",
             do="delete it: the run folder, if it is still there, gives it again",
         ) from None

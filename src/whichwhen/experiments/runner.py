@@ -151,20 +151,16 @@ class RayEngine(Engine):
             import ray
         except ImportError:
             raise MissingExtraError("ray", "the ray engine") from None
+
+        @ray.remote(num_cpus=1, max_retries=self.retries)
+        def work(job: Job) -> Outcome:
+            return function(job)
+
         mine = not ray.is_initialized()
         if mine:
-            local: dict[str, Any] = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
-            try:
-                ray.init(address=self.address, log_to_driver=False, configure_logging=False, **local)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise EngineError(
-                    f"no Ray cluster at {self.address} ({str(error).splitlines()[0]})",
-                    expected="the address that `ray start --head` printed, or auto",
-                    do="start one, or leave --address out",
-                ) from None
+            self._join(ray)
         try:
-            remote = ray.remote(num_cpus=1, max_retries=self.retries)(function)
-            waiting = {remote.remote(job): job for job in jobs}
+            waiting = {work.remote(job): job for job in jobs}
             while waiting:
                 ready, _ = ray.wait(list(waiting), num_returns=1)
                 job = waiting.pop(ready[0])
@@ -176,6 +172,20 @@ class RayEngine(Engine):
         finally:
             if mine:
                 ray.shutdown()
+
+    def _join(self, ray: Any) -> None:
+        local: dict[str, Any] = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+        host, _, port = (self.address or "").rpartition(":")
+        try:
+            if host and port.isdigit():  # Ray itself would wait for half a minute, and may end the process
+                socket.create_connection((host, int(port)), timeout=5).close()
+            ray.init(address=self.address, log_to_driver=False, configure_logging=False, **local)
+        except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            raise EngineError(
+                f"no Ray cluster can be joined at {self.address} ({(str(error) or type(error).__name__).splitlines()[0]})",
+                expected="the address that `ray start --head` printed, or auto, and that cluster's token",
+                do="start one, or leave --address out",
+            ) from None
 
 
 def run_grid(
@@ -210,9 +220,11 @@ def run_grid(
     on_change(state, None)
     left = [job for job in state.jobs if job.name not in state.done]
     try:
-        for outcome in engine.run(partial(run_job, runs=runs, folder=folder), left):
-            _keep(state, out, outcome)
-            on_change(state, outcome)
+        for patient in (False, True):  # what another process is at is waited for once all else is done
+            for outcome in engine.run(partial(run_job, runs=runs, folder=folder, patient=patient), left):
+                _keep(state, out, outcome)
+                on_change(state, outcome)
+            left = [job for job in left if job.name in state.elsewhere]
     finally:
         write_summary(out)
     return state
@@ -221,6 +233,7 @@ def run_grid(
 def _keep(state: GridState, out: Path, outcome: Outcome) -> None:
     name = outcome.job.name
     failure = out / FAILED / f"{name}.json"
+    state.elsewhere.discard(name)
     if outcome.state == "elsewhere":
         state.elsewhere.add(name)
     elif outcome.record is not None:
@@ -234,8 +247,11 @@ def _keep(state: GridState, out: Path, outcome: Outcome) -> None:
         state.failed[name] = outcome.error
 
 
-def run_job(job: Job, *, runs: Path, folder: Path | None = None) -> Outcome:
-    """Train a job in its folder, unless another process is at it. Nothing that goes wrong in it leaves this function."""
+def run_job(job: Job, *, runs: Path, folder: Path | None = None, patient: bool = False) -> Outcome:
+    """Train a job in its folder, unless another process is at it, or after that (``patient``).
+
+    Nothing that goes wrong in it leaves this function.
+    """
     import torch
 
     from whichwhen.training import train
@@ -244,7 +260,7 @@ def run_job(job: Job, *, runs: Path, folder: Path | None = None) -> Outcome:
     place = runs / job.spec.hash
     note = runs / f"{job.spec.hash}.running"
     try:
-        with FileLock(runs / f"{job.spec.hash}.lock", timeout=0):
+        with FileLock(runs / f"{job.spec.hash}.lock", timeout=-1 if patient else 0):
             started = {"name": job.name, "pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
             write_json(note, started)
             try:
