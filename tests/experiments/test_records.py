@@ -32,6 +32,7 @@ from whichwhen.experiments.records import (
     write_summary,
 )
 from whichwhen.files import write_json
+from whichwhen.specs import RunSpec
 from whichwhen.training import train
 
 SUMMARY_KEYS = {
@@ -53,6 +54,7 @@ def finished(tmp_path_factory):
 def put(out, record, **changes):
     """A record file, as if another run had written it."""
     record = {**record, **changes}
+    record["spec_hash"] = RunSpec.model_validate(record["spec"]).hash
     (out / "records").mkdir(parents=True, exist_ok=True)
     write_json(out / "records" / f"{record['name']}.json", record)
     return record
@@ -241,6 +243,14 @@ def test_a_folder_without_records_is_named(made, tmp_path):
         load_records(tmp_path)
     assert write_summary(tmp_path) == []
     assert not (tmp_path / "summary.json").exists()
+
+
+def test_a_record_whose_spec_was_edited_is_named(finished, tmp_path):
+    path = tmp_path / "records" / f"{finished[2]['name']}.json"
+    put(tmp_path, finished[2])
+    write_json(path, {**finished[2], "spec": {**finished[2]["spec"], "seed": 77}})
+    with pytest.raises(RunFolderError, match="its spec is not the one of its hash"):
+        load_records(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '"text"', "{}", '{"format": 99}', "\x00"])

@@ -226,12 +226,17 @@ def test_least_epochs_hold_for_patience_too(tiny_data, monkeypatch):
 
 
 def test_a_flat_run_needs_five_epochs_to_have_a_last_fifth(tiny_data, monkeypatch):
-    assert len(stopped_after(monkeypatch, tiny_data, [0.5] * 20, training__level_gain=0.002)) == 5
+    assert len(stopped_after(monkeypatch, tiny_data, [0.5] + [0.7] * 19, training__level_gain=0.002)) == 5
+
+
+def test_a_run_that_is_still_where_it_began_has_not_levelled_off(tiny_data, monkeypatch):
+    late = [0.5] * 12 + [0.7] * 8
+    assert len(stopped_after(monkeypatch, tiny_data, late, training__level_gain=0.002)) == 17
 
 
 @pytest.mark.parametrize("warm_up", [6, 8])
 def test_no_run_stops_within_its_warm_up(tiny_data, monkeypatch, warm_up):
-    found = stopped_after(monkeypatch, tiny_data, [0.5] * 20, training__level_gain=0.002, training__warm_up=warm_up)
+    found = stopped_after(monkeypatch, tiny_data, [0.5] + [0.7] * 19, training__level_gain=0.002, training__warm_up=warm_up)
     assert len(found) == warm_up + 1
 
 

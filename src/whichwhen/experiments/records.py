@@ -60,7 +60,8 @@ def read_record(path: Path) -> dict[str, Any]:
         missing = [key for key in _NEEDED if key not in record] + [key for key in _METRICS if key not in record["test"]]
         if missing:
             raise ValueError(f"it has no {missing[0]}")
-        RunSpec.model_validate(record["spec"])
+        if RunSpec.model_validate(record["spec"]).hash != record["spec_hash"]:
+            raise ValueError("its spec is not the one of its hash")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, WhichwhenError) as error:
         raise RunFolderError(
             f"{path} is not a record ({str(error).splitlines()[0]})",
