@@ -115,8 +115,8 @@ def data_figures(records: Sequence[Mapping[str, Any]], data_dir: Path | None = N
     figures = {}
     for name in dict.fromkeys(record["dataset"] for record in records):
         kinds: dict[str, Any] = {"plain": DataSpec(name=name)}
-        used = dict.fromkeys((record["fakes"], record["shifted"]) for record in records if record["dataset"] == name)
-        for fakes, shifted in used:
+        used = {(record["fakes"], record["shifted"]) for record in records if record["dataset"] == name}
+        for fakes, shifted in sorted(used, key=lambda kind: (kind[1], tuple(FAKES).index(kind[0]))):
             if fakes != "none":
                 kinds[cell_label(name, fakes, shifted)] = DataSpec(name=name, fakes=fakes, shift=shifted)
         figures[f"samples-{name}".replace(":", "-")] = draw_kinds(
