@@ -30,7 +30,8 @@ class TransformerPredictor(Predictor):
     gradient. No step is encoded again; only attention itself reads further back as t grows.
 
     Args:
-        heads: at most so many; the largest number of them is taken that divides both this and ``width``.
+        heads: at most so many; the largest number of them is taken that divides both this and ``width``. On a CPU, attention
+            with four heads of 8 takes more than twice as long as with two of 16.
         dropout: of what attention and feed-forward layers add to the summary.
     """
 
