@@ -15,7 +15,7 @@ from whichwhen.specs import AcquirerSpec, PredictorSpec, RunSpec
 from whichwhen.types import Batch, Rollout
 
 ACQUIRERS = ("learned", "table", "random", "static", "static-by-time", "oracle", "complete", "none")
-PREDICTORS = ("conv", "lstm")
+PREDICTORS = ("conv", "lstm", "gru", "transformer")
 
 
 def tiny_dataset(

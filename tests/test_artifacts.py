@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from builders import ACQUIRERS, tiny_dataset, tiny_spec
+from builders import ACQUIRERS, PREDICTORS, tiny_dataset, tiny_spec
 from support import TINY
 from whichwhen import artifacts
 from whichwhen.data import load_dataset, synthetic
@@ -127,7 +127,7 @@ def test_the_weights_file_alone_is_a_whole_model(run: Path, tmp_path: Path) -> N
 # saving and loading models
 
 
-@pytest.mark.parametrize("predictor", ["conv", "lstm"])
+@pytest.mark.parametrize("predictor", PREDICTORS)
 @pytest.mark.parametrize("kind", ACQUIRERS)
 def test_a_saved_model_does_the_same(kind: str, predictor: str, tmp_path: Path) -> None:
     data = tiny_dataset()

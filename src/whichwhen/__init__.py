@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from whichwhen.evaluation import Evaluation, Metrics, evaluate
     from whichwhen.menu import Feature, Menu, Order
     from whichwhen.model import Model, make_model
-    from whichwhen.predictors import ConvPredictor, LSTMPredictor
+    from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor
     from whichwhen.rollout import Policy, acquisition_step, roll_out
     from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
     from whichwhen.session import Outcome, Session
@@ -65,7 +65,7 @@ _HOMES = {
     "evaluation": ("Evaluation", "Metrics", "evaluate"),
     "menu": ("Feature", "Menu", "Order"),
     "model": ("Model", "make_model"),
-    "predictors": ("ConvPredictor", "LSTMPredictor"),
+    "predictors": ("ConvPredictor", "GRUPredictor", "LSTMPredictor", "TransformerPredictor"),
     "rollout": ("Policy", "acquisition_step", "roll_out"),
     "selection": ("GumbelTopK", "HardTopK", "SequentialGumbel"),
     "session": ("Outcome", "Session"),
@@ -97,6 +97,7 @@ __all__ = [
     "EndToEnd",
     "Evaluation",
     "Feature",
+    "GRUPredictor",
     "GumbelTopK",
     "HardTopK",
     "Hindsight",
@@ -129,6 +130,7 @@ __all__ = [
     "StaticAcquirer",
     "TableAcquirer",
     "TrainingSpec",
+    "TransformerPredictor",
     "Unlimited",
     "View",
     "WhichwhenError",

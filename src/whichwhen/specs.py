@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from whichwhen.errors import SpecError
 
 AcquirerKind = Literal["learned", "random", "static", "static-by-time", "table", "complete", "none", "oracle"]
-PredictorKind = Literal["conv", "lstm"]
+PredictorKind = Literal["conv", "lstm", "gru", "transformer"]
 FakeKind = Literal["none", "zeros", "noise", "gp"]
 Preset = Literal["default", "paper", "best"]
 PAPER_DATA = ("m-forda", "spoken-arabic-digits")
@@ -129,7 +129,7 @@ class PredictorSpec(Spec):
     width: Annotated[int, tyro.conf.arg(name="width")] = Field(32, description="Units per layer.")
     layers: Annotated[int, tyro.conf.arg(name="layers")] = Field(4, description="Layers, or residual blocks.")
     head: Annotated[int, tyro.conf.arg(name="head")] = Field(
-        0, description="lstm: units of the linear layer before the logits; 0 = none."
+        0, description="lstm, gru: units of the linear layer before the logits; 0 = none."
     )
     dropout: Annotated[float, tyro.conf.arg(name="dropout")] = Field(0.1, description="Share of units dropped.")
     time_features: Annotated[int, tyro.conf.arg(name="predictor-time-features")] = Field(

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whichwhen.checks import step_through
-from whichwhen.predictors import ConvPredictor, LSTMPredictor, make_predictor
-from whichwhen.predictors.lstm import by_group
+from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor, make_predictor
+from whichwhen.predictors._packing import by_group
 from whichwhen.specs import PredictorSpec, preset_spec
-from whichwhen.types import Reveal, tree_map
+from whichwhen.types import Reveal, narrow, tree_map
 
 KINDS = {
     "conv": PredictorSpec(kind="conv", width=8, layers=3, dropout=0.0, time_features=3),
@@ -15,7 +15,12 @@ KINDS = {
     "lstm": PredictorSpec(kind="lstm", width=8, layers=2, head=4, dropout=0.0, time_features=2),
     "lstm without head": PredictorSpec(kind="lstm", width=8, layers=1, head=0, dropout=0.0, time_features=0),
     "paper": preset_spec("paper", "m-forda").predictor,
+    "gru": PredictorSpec(kind="gru", width=8, layers=2, head=4, dropout=0.0, time_features=2),
+    "gru without head": PredictorSpec(kind="gru", width=8, layers=1, head=0, dropout=0.0, time_features=0),
+    "transformer": PredictorSpec(kind="transformer", width=8, layers=3, dropout=0.0, time_features=2),
+    "transformer without time": PredictorSpec(kind="transformer", width=6, layers=1, dropout=0.0, time_features=0),
 }
+PLAIN = ("conv", "lstm", "gru", "transformer")
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 
 
@@ -60,7 +65,7 @@ def test_step_path_and_sequence_path_agree(kind, lengths):
         assert not context[i, length:].any()
 
 
-@pytest.mark.parametrize("kind", ["conv", "lstm"])
+@pytest.mark.parametrize("kind", PLAIN)
 @torch.no_grad()
 def test_the_paths_agree_over_a_long_series(kind):
     predictor, reveals = make(kind, horizon=300), random_reveals(2, 300)
@@ -68,7 +73,7 @@ def test_the_paths_agree_over_a_long_series(kind):
     assert torch.allclose(logits, step_through(predictor, reveals), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["conv", "lstm"])
+@pytest.mark.parametrize("kind", PLAIN)
 def test_the_paths_have_the_same_gradient(kind):
     predictor, reveals, lengths = make(kind), random_reveals(3, 6), torch.tensor([6, 6, 6])
     weights = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(1))
@@ -108,13 +113,13 @@ def test_a_measured_zero_differs_from_nothing_measured(kind):
     assert (one != other).all()
 
 
-@pytest.mark.parametrize(("kind", "sees"), [("conv", True), ("lstm", True), ("paper", False), ("conv without time", False)])
+@pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_time_is_an_input_only_where_it_is_asked_for(kind, sees):
+def test_time_is_an_input_only_where_it_is_asked_for(kind):
     predictor, reveals = make(kind), random_reveals(1, 4)
     moved = Reveal(reveals.values, reveals.mask, reveals.age, reveals.time + 3)
     one, other = (predictor.sequence(part, torch.tensor([4]))[0] for part in (reveals, moved))
-    assert torch.equal(one, other) != sees
+    assert torch.equal(one, other) == (KINDS[kind].time_features == 0)
 
 
 @torch.no_grad()
@@ -136,6 +141,15 @@ def test_lstm_is_torch_s_lstm():
     assert torch.allclose(logits, predictor.logits(torch.relu(predictor.head[0](out))), atol=1e-6)
 
 
+@torch.no_grad()
+def test_gru_is_torch_s_gru():
+    predictor, reveals = make("gru without head"), random_reveals(2, 6)
+    out = predictor.gru(torch.cat([reveals.values, reveals.mask], -1).transpose(0, 1))[0].transpose(0, 1)
+    logits, context = predictor.sequence(reveals, torch.tensor([6, 6]))
+    assert torch.allclose(context, out, atol=1e-6)
+    assert torch.allclose(logits, predictor.logits(out), atol=1e-6)
+
+
 def test_the_paper_s_sizes():
     forda, digits = (preset_spec("paper", name).predictor for name in ("m-forda", "spoken-arabic-digits"))
     for spec, layers in ((forda, 2), (digits, 3)):
@@ -146,17 +160,72 @@ def test_the_paper_s_sizes():
         assert predictor.lstm.input_size == 80
 
 
-def test_dropout_acts_in_training_and_not_in_evaluation():
-    predictor, reveals = ConvPredictor(3, 2, 5, dropout=0.5), random_reveals(1, 5)
+@pytest.mark.parametrize("path", ["sequence", "step"])
+@pytest.mark.parametrize("architecture", [ConvPredictor, LSTMPredictor, GRUPredictor, TransformerPredictor])
+def test_dropout_acts_in_training_and_not_in_evaluation(architecture, path):
+    predictor, reveals = architecture(3, 2, 5, dropout=0.5), random_reveals(1, 5)
     lengths = torch.tensor([5])
 
     def run():
-        return predictor.sequence(reveals, lengths)[0]
+        return predictor.sequence(reveals, lengths)[0] if path == "sequence" else step_through(predictor, reveals)
 
     predictor.train()
     assert not torch.equal(run(), run())
     predictor.eval()
     assert torch.equal(run(), run())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=10)
+@given(stay=st.integers(1, 4), turn=st.integers(0, 5))
+@torch.no_grad()
+def test_a_narrowed_state_goes_on_for_the_series_that_are_left(kind, stay, turn):
+    predictor, reveals = make(kind), random_reveals(4, 6)
+    expected = by_steps(predictor, reveals)
+    _, state = predictor.init(4)
+    for t in range(6):
+        left = 4 if t < turn else stay
+        reveal = tree_map(lambda part, t=t, left=left: part[:left, t], reveals)
+        logits, context, state = predictor.step(reveal, narrow(state, left))
+        assert all(len(part) == left for part in state.values())
+        assert torch.allclose(logits, expected[0][:left, t], atol=1e-5)
+        assert torch.allclose(context, expected[1][:left, t], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_a_step_leaves_the_state_that_it_was_given_alone(kind):
+    predictor, reveals = make(kind), random_reveals(2, 3)
+    _, state = predictor.init(2)
+    for t in range(3):
+        reveal = tree_map(lambda part, t=t: part[:, t], reveals)
+        before = {name: part.clone() for name, part in state.items()}
+        first, _, after = predictor.step(reveal, state)
+        assert all(torch.equal(part, before[name]) for name, part in state.items())
+        again, _, _ = predictor.step(reveal, state)
+        assert torch.equal(first, again)
+        state = after
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("path", ["sequence", "step"])
+def test_each_mask_entry_gets_a_gradient_and_that_of_what_was_not_measured_knows_its_true_value(kind, path):
+    predictor, reveals = make(kind), random_reveals(3, 5)
+    truth = torch.randn(3, 5, 3, generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([5, 5, 5])
+
+    def gradient(truth):
+        mask = reveals.mask.clone().requires_grad_()
+        reveal = Reveal(truth * mask, mask, reveals.age, reveals.time)
+        logits = predictor.sequence(reveal, lengths)[0] if path == "sequence" else step_through(predictor, reveal)
+        return torch.autograd.grad(torch.log_softmax(logits[:, -1], -1)[:, 0].sum(), mask)[0]
+
+    found = gradient(truth)
+    assert (found != 0).all()
+    missed = reveals.mask == 0
+    other = gradient(torch.where(missed, truth + 1, truth))
+    assert (found != other)[missed].all()
+    assert torch.allclose(found[~missed], other[~missed], atol=1e-6)
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from builders import tiny_batch, tiny_policy
+from builders import PREDICTORS, tiny_batch, tiny_policy
 from whichwhen.acquirers import LearnedAcquirer
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import begin, measure, roll_out
@@ -13,7 +13,6 @@ from whichwhen.training.detached import DetachedView, roll_out_detached, roll_ou
 from whichwhen.types import Hindsight, Scores, View
 
 RELAXED = [GumbelTopK(), GumbelTopK(0.5), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
-PREDICTORS = ["conv", "lstm"]
 LENGTHS = [(6, 6, 6), (6, 2, 5)]
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import tiny_batch, tiny_policy
+from builders import PREDICTORS, tiny_batch, tiny_policy
 from whichwhen.rollout import roll_out
 from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
 from whichwhen.training import EndToEnd
@@ -41,7 +41,7 @@ def test_the_loss_is_that_of_the_last_step_and_of_the_later_half(lengths, step_l
 
 @pytest.mark.parametrize("acquirer", ["learned", "table"])
 @pytest.mark.parametrize("selector", [GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")], ids=repr)
-@pytest.mark.parametrize("predictor", ["conv", "lstm"])
+@pytest.mark.parametrize("predictor", PREDICTORS)
 def test_the_gradient_of_the_loss_reaches_the_acquirer_through_each_relaxed_selector(acquirer, selector, predictor):
     policy, batch = tiny_policy(acquirer, predictor).with_selector(selector), tiny_batch()
     record = roll_out(policy, batch, torch.Generator().manual_seed(0))

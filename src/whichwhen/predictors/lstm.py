@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from whichwhen.contracts import Predictor
 from whichwhen.predictors._inputs import RevealInput
+from whichwhen.predictors._packing import over_series
 from whichwhen.types import Reveal, State
 
 
@@ -58,36 +58,6 @@ class LSTMPredictor(Predictor):
         return self.logits(self.head(out)), out, state
 
     def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N H"]]:
-        """All steps at once; series of like length run side by side, see :func:`by_group`."""
-        inputs = self.inputs(reveals)
-        if sizes[0] == sizes[-1]:
-            context = self.lstm(inputs.view(len(sizes), sizes[0], -1))[0].reshape(len(inputs), -1)
-        else:
-            rows, shapes, back = by_group(sizes)
-            groups = inputs.index_select(0, rows).split([steps * series for steps, series in shapes])
-            parts = [self.lstm(group.view(*shape, -1))[0].flatten(0, 1) for group, shape in zip(groups, shapes, strict=True)]
-            context = torch.cat(parts).index_select(0, back)
+        """All steps at once; series of like length run side by side, see :func:`over_series`."""
+        context = over_series(lambda block: self.lstm(block)[0], self.inputs(reveals), sizes)
         return self.logits(self.head(context)), context
-
-
-def by_group(sizes: tuple[int, ...], group: int = 128) -> tuple[Int[Tensor, " P"], list[tuple[int, int]], Int[Tensor, " N"]]:
-    """Packed rows as padded groups of about ``group`` series of like length, and the way back.
-
-    torch's own LSTM over a PackedSequence takes nearly three times as long: it has no fused kernel for that. What is computed
-    after a series' end is dropped; it can't reach the steps before it.
-
-    Returns:
-        The packed rows, group after group, each padded with any row; each group's steps and series; and for each packed row
-        its place in the first.
-    """
-    starts = np.cumsum([0, *sizes])
-    lengths = (np.array(sizes)[:, None] > np.arange(sizes[0])).sum(0)
-    padded, shapes = [], []
-    for series in np.array_split(np.arange(sizes[0]), max(1, sizes[0] // group)):
-        steps = np.arange(lengths[series[0]])[:, None]
-        padded.append(np.where(lengths[series] > steps, starts[steps] + series, -1).ravel())
-        shapes.append((len(steps), len(series)))
-    rows = np.concatenate(padded)
-    back = np.empty(starts[-1], np.int64)
-    back[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
-    return torch.from_numpy(np.maximum(rows, 0)), shapes, torch.from_numpy(back)
