@@ -21,7 +21,15 @@ from whichwhen.specs import RunSpec
 from whichwhen.training import train
 
 SPEC = tiny_spec(data__name="synthetic:tiny", training__save_epochs=True, budget__per_step=2)
-FILES = {"spec.json", "weights.safetensors", "history.jsonl", "series.parquet", "pattern.parquet", "result.json"}
+FILES = {
+    "spec.json",
+    "weights.safetensors",
+    "history.jsonl",
+    "series.parquet",
+    "pattern.parquet",
+    "samples.parquet",
+    "result.json",
+}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -128,7 +128,7 @@ def set_key(*keys: str, value: object) -> Callable[[Any], None]:
     return edit
 
 
-RUN_FILES = ("weights.safetensors", "history.jsonl", "series.parquet", "pattern.parquet", "result.json")
+RUN_FILES = ("weights.safetensors", "history.jsonl", "series.parquet", "pattern.parquet", "samples.parquet", "result.json")
 TO_RUN = (*TINY_WORDS, "--out", "run")
 
 ISSUE_CASES = [

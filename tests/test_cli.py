@@ -21,7 +21,15 @@ from whichwhen.data import CATALOG, synthetic
 from whichwhen.reports.progress import TrainingProgress
 from whichwhen.specs import AcquirerKind, RunSpec, preset_spec
 
-FILES = {"spec.json", "weights.safetensors", "history.jsonl", "series.parquet", "pattern.parquet", "result.json"}
+FILES = {
+    "spec.json",
+    "weights.safetensors",
+    "history.jsonl",
+    "series.parquet",
+    "pattern.parquet",
+    "samples.parquet",
+    "result.json",
+}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -315,7 +323,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_goes_on(
     call(*words, "--resume")
     assert contents(out).keys() == contents(run).keys()
     assert same_weights(out, run)
-    for name in ("series.parquet", "pattern.parquet", "spec.json"):
+    for name in ("series.parquet", "pattern.parquet", "samples.parquet", "spec.json"):
         assert (out / name).read_bytes() == (run / name).read_bytes()
     assert result_of(out)["test"] == result_of(run)["test"]
 

@@ -37,6 +37,7 @@ SEEDS = 3
 
 
 def main() -> None:
+    """Run what is missing, print and write the table."""
     lines = ["| change | test accuracy, 3 seeds | real requests |", "| --- | ---: | ---: |"]
     for title, changes in VARIANTS.items():
         slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60]
@@ -52,7 +53,9 @@ def main() -> None:
     page = ROOT / "docs" / "choices.md"
     text = page.read_text(encoding="utf-8")
     table = "\n".join(lines)
-    page.write_text(re.sub(r"(<!-- choices -->\n).*?(\n<!-- /choices -->)", rf"\1{table}\2", text, flags=re.S), encoding="utf-8")
+    page.write_text(
+        re.sub(r"(<!-- choices -->\n).*?(\n<!-- /choices -->)", rf"\1{table}\2", text, flags=re.S), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":
