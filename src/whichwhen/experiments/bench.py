@@ -297,9 +297,9 @@ def _measure_session(kind: str) -> dict[str, Any]:
 
 
 def _measure_memory(setting: Setting) -> dict[str, Any]:
-    """Peak memory of three training steps above what was there before, each way in a process of its own."""
+    """Peak memory of three training steps above what was there before, each time in a process of its own; median of three."""
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        peaks = {way: pool.apply(_peak_bytes, (setting, way)) for way in ("bare", "fast")}
+        peaks = {way: float(np.median([pool.apply(_peak_bytes, (setting, way)) for _ in range(3)])) for way in ("bare", "fast")}
     return {
         "setting": setting.name,
         **{f"{way}_bytes": peak for way, peak in peaks.items()},
