@@ -140,11 +140,12 @@ def measure(policy: Policy, batch: Batch, selection: Selection, t: int) -> Revea
     )
 
 
-def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
+def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None, keep_states: bool = False) -> Rollout:
     """Run the policy on a batch of recorded series, each to its own end.
 
     Series are taken in the order of falling length, and only those that go on take part in a step: no work is done on
-    padding, and a series' record does not depend on the others.
+    padding, and a series' record does not depend on the others. ``keep_states`` keeps the predictor's state before each step,
+    for those who ask "what if something else had been measured".
     """
     lengths = batch.lengths
     by_length = torch.sort(lengths, descending=True, stable=True).indices
@@ -162,7 +163,8 @@ def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None) -
         reveal = measure(policy, batch, state.selection, t)
         before = state
         logits, state = acquisition_step(policy, state, reveal, generator)
-        steps.append(Step(reveal, before.scores, before.selection, logits, before.cost))
+        kept = before.predictor if keep_states else None
+        steps.append(Step(reveal, before.scores, before.selection, logits, before.cost, kept))
     return Rollout(tuple(steps), by_length, lengths)
 
 

@@ -173,6 +173,12 @@ class TrainingSpec(Spec):
         description="full = the acquirer also learns from how a request changes its own later inputs, as in the paper; "
         "detached = not, which is far steadier.",
     )
+    objective: Literal["end-to-end", "greedy-cmi", "value", "foresight"] = Field(
+        "end-to-end",
+        description="What the acquirer learns from: the prediction loss; the prediction right after a request; the drop of the "
+        "loss per order, in nats; the prediction loss and a policy gradient that credits requests with what came of them.",
+        json_schema_extra=_LATER,
+    )
     step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")
     choose_by: Literal["accuracy", "loss"] = Field(
         "accuracy", description="Validation metric, with hard selection, that picks the epoch to keep."

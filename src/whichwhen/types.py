@@ -174,6 +174,7 @@ class Step:
         scores, selection: the decision that brought it, made after the step before.
         logits: the prediction after it.
         cost: what was billed for it.
+        before: the predictor's state before it, where it was kept.
     """
 
     reveal: Reveal
@@ -181,6 +182,7 @@ class Step:
     selection: Selection
     logits: Float[Tensor, "n C"]
     cost: Float[Tensor, " n"]
+    before: State | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from whichwhen.acquirers._inputs import ViewInput
 from whichwhen.contracts import Acquirer
-from whichwhen.types import Scores, State, View
+from whichwhen.types import Scores, State, Unit, View
 
 
 class LearnedAcquirer(Acquirer):
@@ -19,6 +19,8 @@ class LearnedAcquirer(Acquirer):
     from the same network, with nothing observed and time 0. It has no memory of its own; with ``context_size`` it reads the
     predictor's context, of that width, with ``budget`` what may be spent.
     """
+
+    unit: Unit = "logits"
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class LearnedAcquirer(Acquirer):
         first, last = self.hidden, self.scores
         hidden = torch.relu(F.linear(self.inputs(view), first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
-        return Scores(torch.addmm(last.bias, hidden, last.weight.t().contiguous())), state
+        return Scores(torch.addmm(last.bias, hidden, last.weight.t().contiguous()), self.unit), state
 
 
 class RecurrentAcquirer(Acquirer):
@@ -53,6 +55,8 @@ class RecurrentAcquirer(Acquirer):
 
     Its own state carries the gradient from step to step; with ``gradient="detached"`` what it reads does not.
     """
+
+    unit: Unit = "logits"
 
     def __init__(
         self,
@@ -81,4 +85,4 @@ class RecurrentAcquirer(Acquirer):
         inputs = self.inputs(view)
         memory = self.memory(inputs, state["memory"])
         hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
-        return Scores(self.scores(hidden)), {"memory": memory}
+        return Scores(self.scores(hidden), self.unit), {"memory": memory}

@@ -20,7 +20,7 @@ from torch import Tensor
 from whichwhen.contracts import Acquirer, Predictor
 from whichwhen.noise import Generator
 from whichwhen.rollout import Policy, roll_out
-from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View
+from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View, tree_map
 
 
 def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
@@ -35,6 +35,14 @@ def roll_out_full(policy: Policy, batch: Batch, generator: Generator | None = No
     if policy.acquirer.reads_context:
         return roll_out(policy, batch, generator)
     return _read_afterwards(policy, Unread(policy.predictor), batch, generator)
+
+
+def roll_out_branching(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
+    """As :func:`roll_out_detached`, with the predictor's states kept, and no gradient from its predictions to the acquirer."""
+    walking = replace(policy, acquirer=DetachedView(policy.acquirer), predictor=WithoutGradient(policy.predictor))
+    record = roll_out(walking, batch, generator, keep_states=True)
+    reveals = tree_map(Tensor.detach, record.flat(lambda step: step.reveal))
+    return replace(record, flat_logits=policy.predictor.packed(reveals, record.sizes)[0])
 
 
 def _read_afterwards(policy: Policy, reader: Predictor, batch: Batch, generator: Generator | None) -> Rollout:

@@ -26,8 +26,8 @@ from whichwhen.noise import Generator, NoisePool
 from whichwhen.selection import HardTopK, make_selector
 from whichwhen.specs import TrainingSpec
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
-from whichwhen.training.detached import roll_out_detached, roll_out_full
-from whichwhen.training.objectives import EndToEnd, Objective
+from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_full
+from whichwhen.training.objectives import EndToEnd, Objective, make_objective
 from whichwhen.types import Batch, Rollout
 
 
@@ -74,15 +74,15 @@ def fit(
     Args:
         model: what to train; its card's spec says how.
         data: the training split to learn from, the validation split to choose by.
-        objective: what to minimise; by default the end-to-end loss of the spec.
+        objective: what to minimise; by default that of the spec.
         state: where an earlier sitting stopped.
         device: where to compute.
         on_epoch: called after each epoch, for checkpoints and progress.
     """
     keep_freed_memory()
     settings = model.card.spec.training
-    objective = objective or EndToEnd(settings.step_loss)
-    run, warm_up = training_loop(model), warm_up_loop(model)
+    objective = objective or make_objective(settings, model.policy)
+    run, warm_up = training_loop(model, objective), warm_up_loop(model)
     for module in model.modules().values():
         module.to(device)
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
@@ -96,8 +96,8 @@ def fit(
 
     while len(state.history) < settings.epochs and not _is_over(state, settings):
         epoch = len(state.history) + 1
-        loop = warm_up if epoch <= settings.warm_up else run
-        minimised, loss, accuracy = _run_epoch(model, loop, data, objective, optimizer, parameters, epoch, device)
+        plays, minimises = (warm_up, EndToEnd(settings.step_loss)) if epoch <= settings.warm_up else (run, objective)
+        minimised, loss, accuracy = _run_epoch(model, plays, data, minimises, optimizer, parameters, epoch, device)
         scores = evaluate(model.policy, data.validation, device=device).metrics
         _check_finite(scores.loss, epoch)
         state.cpu_seconds = spent_before + time.process_time() - started
@@ -124,7 +124,7 @@ def fit(
     return state
 
 
-def training_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
+def training_loop(model: Model, objective: Objective | None = None) -> Callable[[Batch, Generator], Rollout]:
     """The loop as training runs it: what learns selects with noise and a gradient, what doesn't as in evaluation."""
     spec, policy = model.card.spec, model.policy
     policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
@@ -132,6 +132,8 @@ def training_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
         budget = RandomPerStep(*spec.budget.train_range, spec.seed)
         budget.check(policy.menu)
         policy = replace(policy, budget=budget)
+    if objective is not None and objective.branches:
+        return partial(roll_out_branching, policy)
     full = spec.training.gradient == "full" and policy.acquirer.learns
     return partial(roll_out_full if full else roll_out_detached, policy)
 

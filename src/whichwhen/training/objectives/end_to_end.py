@@ -1,23 +1,15 @@
-"""What is minimised. An objective gets the record of the loop and the hindsight of the batch; acquirers never get either."""
+"""The prediction loss, end to end."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from whichwhen.training.objectives.base import Objective, row_loss
 from whichwhen.types import Hindsight, Rollout
-
-
-class Objective(ABC):
-    """Contract: a scalar to minimise, lower is better."""
-
-    @abstractmethod
-    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
-        """The mean over the series of a batch."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +17,8 @@ class EndToEnd(Objective):
     """The paper's objective: cross-entropy after the last step, whose gradient reaches the acquirer through the requests.
 
     ``step_loss`` adds that share of the mean cross-entropy over the later half of each series' steps, which makes every
-    later step a teacher (the paper's is 0).
+    later step a teacher (the paper's is 0). Whether the gradient also runs through the acquirer's own later inputs is a
+    matter of the loop (``--gradient``).
     """
 
     step_loss: float = 0.0
@@ -37,6 +30,5 @@ class EndToEnd(Objective):
             return final
         series = record.series_by_row
         later = record.time_by_row >= (record.lengths // 2)[series]
-        each = F.cross_entropy(record.logits_by_row, hindsight.labels[series], reduction="none")
         share = later / ((record.lengths + 1) // 2)[series]  # of its series' later steps
-        return final + self.step_loss * (each * share).sum() / len(record.lengths)
+        return final + self.step_loss * (row_loss(record.logits_by_row, record, hindsight) * share).sum() / len(record.lengths)

@@ -1,0 +1,66 @@
+"""What an objective is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from whichwhen.contracts import Predictor
+from whichwhen.types import Hindsight, Reveal, Rollout, State, join
+
+
+class Objective(ABC):
+    """Contract: a scalar to minimise, lower is better. It gets the record of the loop and the hindsight of the batch.
+
+    Attributes:
+        branches: whether it asks "what if this had been measured". If so, the record holds the predictor's state before each
+            step, the predictions in it carry no gradient to the acquirer, and the acquirer learns from the objective alone.
+    """
+
+    branches: bool = False
+
+    @abstractmethod
+    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+        """The mean over the series of a batch."""
+
+
+def row_loss(logits: Float[Tensor, "N C"], record: Rollout, hindsight: Hindsight) -> Float[Tensor, " N"]:
+    """Cross-entropy of a prediction for each row of a record, in nats."""
+    return F.cross_entropy(logits, hindsight.labels[record.series_by_row], reduction="none")
+
+
+def branch(predictor: Predictor, record: Rollout, reveals: Reveal) -> Float[Tensor, "N C"]:
+    """What the predictor would say after each step, had ``reveals`` arrived there instead, and all before it as it did.
+
+    All steps at once where the states have one shape, else step by step.
+    """
+    states: list[State] = [step.before or {} for step in record.steps]
+    shapes = {tuple(tensor.shape[1:] for tensor in state.values()) for state in states}
+    if len(shapes) == 1:
+        return predictor.step(reveals, join(states))[0]
+    parts, start = [], 0
+    for state, size in zip(states, record.sizes, strict=True):
+        rows = slice(start, start + size)
+        own = Reveal(reveals.values[rows], reveals.mask[rows], reveals.age[rows], reveals.time[rows])
+        parts.append(predictor.step(own, state)[0])
+        start += size
+    return torch.cat(parts)
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Gradients pass through the module within, but stop at its weights."""
+    moving = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in moving:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in moving:
+            parameter.requires_grad_(True)
