@@ -177,7 +177,7 @@ def test_carriers_look_like_the_others() -> None:
     for carrier in range(size):
         belief = (now == carrier) / (now == carrier).sum()
         np.testing.assert_allclose(np.einsum("h,fhv->fv", belief, chain.emit[1, 1:, :, :2]), 0.5)
-        table = chain.branch(belief, 1, (1, 2)).sum(-1).reshape(chain.emit.shape[-1], -1)[:2, :2]
+        table = chain.branch(belief, 1, (1, 2)).sum(-1).reshape(2, 2)
         np.testing.assert_allclose(table, 0.25)
 
 
@@ -201,8 +201,8 @@ def test_the_pointer_s_own_recursion_agrees_with_the_general_one(budget: int) ->
         assert getattr(own, name) == pytest.approx(getattr(general, name), abs=1e-9), name
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 9), st.integers(1, 8), st.integers(2, 6), st.floats(0.55, 0.99), st.integers(0, 3))
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(2, 4), st.floats(0.55, 0.99), st.integers(0, 2))
 def test_references_of_pointers_are_in_order(budget: int, carriers: int, steps: int, right: float, fakes: int) -> None:
     known = PointerTask(carriers=carriers, steps=steps, right=right).reference(budget, fakes)
     assert known.blind is not None

@@ -59,6 +59,11 @@ class Chain:
         """Whether the state never moves."""
         return bool((self.move == np.eye(len(self.move))).all())
 
+    @cached_property
+    def _possible(self) -> list[list[np.ndarray]]:
+        """Of each cell, ``[symbols that can come, H]``."""
+        return [[cell[:, cell.any(0)].T for cell in step] for step in self.emit]
+
     def branch(self, belief: np.ndarray, t: int, cells: Sequence[int]) -> np.ndarray:
         """What measuring some cells of step t can bring.
 
@@ -68,11 +73,11 @@ class Chain:
             cells: columns to measure.
 
         Returns:
-            ``[..., O, H]``, the joint mass of state and outcome for every combination of the cells' symbols.
+            ``[..., O, H]``, the joint mass of state and outcome for every combination of the cells' possible symbols.
         """
         joint = belief[..., None, :]
         for cell in cells:
-            joint = joint[..., None, :] * self.emit[t, cell].T
+            joint = joint[..., None, :] * self._possible[t][cell]
             joint = joint.reshape(*joint.shape[:-3], -1, joint.shape[-1])
         return joint
 
