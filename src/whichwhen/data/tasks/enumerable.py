@@ -32,7 +32,7 @@ class EnumerableTask(ChainTask):
     mode: float = 0.9
     right: float = 0.85
     weak: float = 0.7
-    n_train: int = 4000
+    n_train: int = 10000
     n_test: int = 2000
     budget: int = 1
 

@@ -37,7 +37,7 @@ class PlanningTask(ChainTask):
     opens: int = 2
     bait: float = 0.61
     right: float = 0.88
-    n_train: int = 4000
+    n_train: int = 12000
     n_test: int = 2000
     budget: int = 1
 

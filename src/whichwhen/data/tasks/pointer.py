@@ -44,7 +44,7 @@ class PointerTask(ChainTask):
     carriers: int = 8
     steps: int = 4
     right: float = 0.88
-    n_train: int = 4000
+    n_train: int = 20000
     n_test: int = 2000
     budget: int = 2
 
