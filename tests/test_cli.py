@@ -193,6 +193,18 @@ def test_data_tells_what_a_task_allows(call: Callable[..., str]) -> None:
     assert facts["optimum accuracy at budget 2"] == pytest.approx(known.optimum, abs=1e-4)
 
 
+def test_data_prints_what_a_task_is_meant_for(call: Callable[..., str]) -> None:
+    facts = json.loads(call("data", "synthetic:pointer", "--json"))
+    known = synthetic.TASKS["pointer"].reference(2)
+    assert facts["meant for a budget per step of"] == 2
+    assert facts["chance accuracy"] == 0.5
+    for name in ("random", "greedy", "blind", "optimum"):
+        assert facts[f"{name} accuracy at budget 2"] == pytest.approx(getattr(known, name), abs=1e-4)
+    other = json.loads(call("data", "synthetic:planning", "--budget", "3", "--json"))
+    assert other["meant for a budget per step of"] == 1
+    assert "blind accuracy at budget 3" in other
+
+
 def test_data_draws_samples(call: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "new" / "samples.png"
     facts = json.loads(call("data", "japanese-vowels", "--fakes", "zeros", "--shift", "--plot", str(path), "--json"))

@@ -56,7 +56,9 @@ class DataArgs(_Args):
 
     data: Annotated[DataSpec, tyro.conf.arg(name="")] = DataSpec(name="")
     seed: int = Field(0, description="Of fakes and splits.")
-    budget: float = Field(1.0, description="synthetic: the budget per step that optimum and chance are printed for.")
+    budget: float | None = Field(
+        None, description="synthetic: the budget per step that optimum and chance are printed for (default: the task's own)."
+    )
     plot: Path | None = Field(None, description="Draw samples of the training split into this file (.png, .pdf, .svg).")
 
 
@@ -164,10 +166,12 @@ def run_data(args: DataArgs) -> None:
     """``whichwhen data``."""
     from rich.table import Table
 
-    from whichwhen.data import archives, load_dataset, reference
+    from whichwhen.data import archives, load_dataset, reference, task_of
     from whichwhen.data.catalog import CATALOG
 
-    RunSpec(data=args.data, budget=BudgetSpec(per_step=args.budget), seed=args.seed)  # raises what is out of range
+    task = task_of(args.data)
+    budget = args.budget if args.budget is not None else task.budget if task else 1.0
+    RunSpec(data=args.data, budget=BudgetSpec(per_step=budget), seed=args.seed)  # raises what is out of range
     console = _console()
     if not args.data.name:
         if args.plot:
@@ -190,13 +194,12 @@ def run_data(args: DataArgs) -> None:
         check_figure_path(args.plot)
     data = load_dataset(args.data, args.seed, args.data_dir)
     facts = _describe(data)
-    known = reference(args.data, args.budget)
-    if known:
-        facts |= {
-            "chance accuracy": known.chance,
-            f"random accuracy at budget {args.budget:g}": round(known.random, 4),
-            f"optimum accuracy at budget {args.budget:g}": round(known.optimum, 4),
-        }
+    known = reference(args.data, budget)
+    if task and known:
+        facts |= {"meant for a budget per step of": task.budget, "chance accuracy": round(known.chance, 4)}
+        for name in ("random", "greedy", "blind", "optimum"):
+            reached = getattr(known, name)
+            facts[f"{name} accuracy at budget {budget:g}"] = "not known" if reached is None else round(reached, 4)
     if args.plot:
         from whichwhen.reports.figures import draw_samples, save_figure
 

@@ -22,7 +22,8 @@ def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_documented_names_are_listed() -> None:
     names = {entry.name for entry in CATALOG}
-    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", "synthetic:fixed", "synthetic:moving"} == names
+    tasks = {f"synthetic:{task}" for task in ("fixed", "moving", "pointer", "triage", "planning", "exact")}
+    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", *tasks} == names
     assert all(entry.about for entry in CATALOG)
 
 

@@ -18,7 +18,7 @@ def test_the_carrier_moves_by_its_stride() -> None:
     assert [np.flatnonzero(row).tolist() for row in TASK.real] == [[2], [0], [3], [1], [4], [2]]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", ["fixed", "moving"])
 def test_there_is_one_carrier_at_each_step(name: str) -> None:
     real = TASKS[name].real
     assert real.shape == (12, 10)

@@ -12,6 +12,7 @@ from whichwhen.data import archives, synthetic
 from whichwhen.data.fakes import add_fakes, provenance, shift
 from whichwhen.data.splits import split_validation
 from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet
+from whichwhen.data.tasks import Task
 from whichwhen.errors import DataError, SpecError
 from whichwhen.menu import Feature
 from whichwhen.provenance import Provenance
@@ -60,6 +61,8 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         **fields: ``fakes``, ``n_fakes``, ``shift``, ``m``, ``validation``.
     """
     spec = data if isinstance(data, DataSpec) else parse_spec(DataSpec, {"name": data, **fields}, "load_dataset")
+    if spec.shift and task_of(spec):
+        raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
     parts = _load_parts(spec, seed, folder)
     for part in (parts.train, parts.test):
         check_series(part, parts.classes, spec.name)
@@ -78,8 +81,6 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
     if parts.real is None:
         truth = provenance(n_real, n_fakes, spec.shift, longest, horizon)
     else:
-        if spec.shift:
-            raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
         truth = Provenance(np.pad(parts.real, ((0, 0), (0, n_fakes))))
     return Dataset(
         name=spec.name,
@@ -94,13 +95,15 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
 
 
 def reference(spec: DataSpec, budget: float) -> Reference | None:
-    """Chance and optimum where they are known in closed form, else None."""
-    if not spec.name.startswith("synthetic:"):
-        return None
-    task = synthetic.find_task(spec.name.removeprefix("synthetic:"))
-    if spec.fakes != "none":
-        task = replace(task, n_features=task.n_features + spec.n_fakes)
-    return task.reference(budget)
+    """Chance, optimum and what lies between where they are known exactly, else None."""
+    task = task_of(spec)
+    return task.reference(budget, 0 if spec.fakes == "none" else spec.n_fakes) if task else None
+
+
+def task_of(spec: DataSpec) -> Task | None:
+    """The synthetic task of a name, None for an archive."""
+    kind, _, name = spec.name.partition(":")
+    return synthetic.find_task(name) if kind == "synthetic" else None
 
 
 def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None:
@@ -141,8 +144,7 @@ def _load_parts(spec: DataSpec, seed: int, folder: Path | str | None) -> _Parts:
     kind, _, rest = spec.name.partition(":")
     if kind == "ucr" and rest:
         return _archive(rest, folder)
-    if kind == "synthetic":
-        task = synthetic.find_task(rest)
+    if task := task_of(spec):
         return _Parts(task.make("train", task.n_train, seed), task.make("test", task.n_test, seed), ("0", "1"), task.real)
     known = [entry.name for entry in CATALOG]
     near = archives.near_names(spec.name, known)

@@ -165,17 +165,22 @@ class Scaler:
 
 @dataclass(frozen=True)
 class Reference:
-    """What is known about a synthetic task in closed form, for one budget.
+    """What is known about a synthetic task in closed form or by enumeration, for one budget per step.
 
     Attributes:
         chance: accuracy without measuring.
         optimum: accuracy of the best acquisition with the best predictor.
         random: accuracy of random acquisition with the best predictor.
+        blind: accuracy of the best acquisition that looks at time alone, with the best predictor; None where not known.
+        greedy: accuracy of the best acquisition among those that always take what tells most about the label at the next
+            step (ties in its favour), with the best predictor; None where not known.
     """
 
     chance: float
     optimum: float
     random: float
+    blind: float | None = None
+    greedy: float | None = None
 
 
 @dataclass(frozen=True)
