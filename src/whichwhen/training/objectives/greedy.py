@@ -18,9 +18,9 @@ class GreedyCMI(Objective):
     """Each request is judged by the prediction right after it, whatever it may be good for later.
 
     With the best predictor, the expected loss after a request is the entropy of the label given all that is known then, so what
-    minimises it maximises the conditional mutual information of the request. The history is as it was measured; only the current
-    request is relaxed. All steps of all series are judged at once, from the predictor's recorded states. The predictor learns
-    from all its predictions on what was measured.
+    minimises it maximises the conditional mutual information of the request. The history is as it was measured; only the
+    current request is relaxed. All steps of all series are judged at once, from the predictor's recorded states. The predictor
+    learns from all its predictions on what was measured.
     """
 
     predictor: Predictor

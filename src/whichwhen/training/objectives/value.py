@@ -16,11 +16,10 @@ from whichwhen.types import Hindsight, Reveal, Rollout
 
 @dataclass(frozen=True)
 class OrderValue(Objective):
-    """The acquirer's scores are regressed on the realised drop of the loss: that of the prediction with nothing at a step, minus
-    that with one order alone.
+    """The acquirer's scores are regressed on the realised drop of the loss: with nothing at a step, minus with one order alone.
 
-    For each step of each series ``candidates`` orders are drawn at random and tried from the predictor's recorded state. With the
-    best predictor, the mean of the drop given what is known is the order's conditional mutual information with the label.
+    For each step of each series ``candidates`` orders are drawn at random and tried from the predictor's recorded state. With
+    the best predictor, the mean of the drop given what is known is the order's conditional mutual information with the label.
     """
 
     policy: Policy
