@@ -25,8 +25,8 @@ class Foresight(Objective):
     """
 
     step_loss: float = 0.3
-    weight: float = 0.3
-    entropy: float = 0.01
+    weight: float = 1.0
+    entropy: float = 0.02
 
     def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
         """Prediction loss, minus what the requests were credited with, minus entropy."""
