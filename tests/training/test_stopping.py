@@ -247,3 +247,8 @@ def test_a_run_that_has_levelled_off_is_not_taken_up_again(tiny_data):
     again = fit(make_model(spec, tiny_data), tiny_data, state=state)
     assert len(again.history) == 6
     assert np.isfinite(again.cpu_seconds)
+
+
+def test_an_epoch_of_the_warm_up_is_never_kept_once_the_acquirer_has_learned(tiny_data, monkeypatch):
+    found = stopped_after(monkeypatch, tiny_data, [0.9, 0.95, 0.9, 0.6, 0.5, 0.7], training__warm_up=3)
+    assert [line["epoch"] for line in found if line["best"]] == [1, 2, 4, 6]

@@ -221,8 +221,11 @@ def _batches(count: int, size: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def _better(accuracy: float, loss: float, state: TrainState, settings: TrainingSpec) -> bool:
-    """Whether an epoch beats the best so far; what the metric can't tell apart, the other one decides."""
-    if not state.best_epoch:
+    """Whether an epoch beats the best so far; what the metric can't tell apart, the other one decides.
+
+    An epoch of the warm-up gives way to the first one after it: its acquirer has not learned anything yet.
+    """
+    if state.best_epoch <= settings.warm_up <= len(state.history) or not state.best_epoch:
         return True
     best = state.history[state.best_epoch - 1]
     mine, other = (-accuracy, loss), (-best["validation_accuracy"], best["validation_loss"])
