@@ -408,7 +408,7 @@ def _write_report(
     folder: Path, data_dir: Path | None, page: Path | None = None, values: bool = False, quiet: bool = False
 ) -> list[Path]:
     """Tables and figures of a grid beside its records, and the page; what is left out is said."""
-    from whichwhen.experiments.records import RECORDS
+    from whichwhen.experiments.records import RECORDS, SUMMARY, write_summary
     from whichwhen.reports.grid import load_any, write_figures, write_tables
     from whichwhen.reports.page import write_page
 
@@ -416,7 +416,8 @@ def _write_report(
     page = page or folder / "report.html"
     made: list[Path] = []
     if (folder / RECORDS).is_dir():
-        made = write_tables(records, folder)
+        write_summary(folder)
+        made = [folder / SUMMARY, *write_tables(records, folder)]
         figures, missing = write_figures(records, folder, data_dir)
         made += figures
         for line in missing if not quiet else ():

@@ -219,14 +219,12 @@ def run_grid(
     state.found = len(state.done)
     on_change(state, None)
     left = [job for job in state.jobs if job.name not in state.done]
-    try:
-        for patient in (False, True):  # what another process is at is waited for once all else is done
-            for outcome in engine.run(partial(run_job, runs=runs, folder=folder, patient=patient), left):
-                _keep(state, out, outcome)
-                on_change(state, outcome)
-            left = [job for job in left if job.name in state.elsewhere]
-    finally:
-        write_summary(out)
+    for patient in (False, True):  # what another process is at is waited for once all else is done
+        for outcome in engine.run(partial(run_job, runs=runs, folder=folder, patient=patient), left):
+            _keep(state, out, outcome)
+            on_change(state, outcome)
+        left = [job for job in left if job.name in state.elsewhere]
+    write_summary(out)
     return state
 
 
@@ -238,6 +236,7 @@ def _keep(state: GridState, out: Path, outcome: Outcome) -> None:
         state.elsewhere.add(name)
     elif outcome.record is not None:
         write_json(record_path(out, outcome.job), outcome.record, indent=None)
+        write_summary(out)
         failure.unlink(missing_ok=True)
         state.done[name] = outcome.record
     else:
