@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from whichwhen.data import Dataset
+    from whichwhen.experiments.paper import Job
+    from whichwhen.experiments.runner import GridState
 
 
 class _Args(BaseModel):
@@ -115,13 +117,7 @@ class DemoArgs(_ComputeArgs):
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
 
 
-class PaperArgs(_Args):
-    """Run the paper's grid, or what is left of it: tables, figures and a record per run.
-
-    Finished runs are never run again; the same command goes on where it was stopped, in several processes if you like.
-    """
-
-    preset: Literal["paper", "best"] = Field("paper", description="The paper's own settings, or the best that there are.")
+class _GridArgs(_Args):
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
         (), description="Part of the grid: data sets, fakes, plain or shifted, acquirers (m-forda noise gp learned)."
     )
@@ -133,6 +129,29 @@ class PaperArgs(_Args):
     out: Path = Field(Path("results/paper"), description="Folder for records, summary, tables and figures.")
     runs: Path = Field(Path("runs/paper"), description="Folder for the runs themselves.")
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff] = Field(False, description="No progress.")
+
+
+class PaperArgs(_GridArgs):
+    """Run the paper's grid, or what is left of it: tables, figures and a record per run.
+
+    Finished runs are never run again; the same command goes on where it was stopped, in several processes if you like.
+    """
+
+    preset: Literal["paper", "best"] = Field("paper", description="The paper's own settings, or the best that there are.")
+
+
+class AdaptiveArgs(_GridArgs):
+    """Run every objective on the synthetic tasks that need reacting or planning, against their exact optimum.
+
+    As `whichwhen paper`: finished runs are never run again.
+    """
+
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
+        (), description="Part of the grid: tasks (synthetic:pointer), acquirers, objectives."
+    )
+    seeds: int | None = Field(None, description="Per task and method (default: 5).")
+    out: Path = Field(Path("results/adaptive"), description="Folder for records and summary.")
+    runs: Path = Field(Path("runs/adaptive"), description="Folder for the runs themselves.")
 
 
 class ReportArgs(_Args):
@@ -357,41 +376,72 @@ def run_paper(args: PaperArgs) -> None:
     """``whichwhen paper``."""
     from whichwhen.experiments.paper import paper_grid
 
+    _check_grid(args)
+    jobs = paper_grid(args.preset, seeds=args.seeds, only=args.only, epochs=args.epochs)
+    from whichwhen.reports.comparison import accuracy_tables, difference_table
+
+    state = _run_grid(args, jobs)
+    records = list(state.done.values())
+    made = _write_report(args.out, args.data_dir, quiet=args.quiet or args.json_) if records else []
+    if not args.json_:
+        console = _console()
+        for table in accuracy_tables(records) + ([difference_table(records, args.preset)] if records else []):
+            console.print(table.rich())
+    _end_grid(args, state, made)
+
+
+def run_adaptive(args: AdaptiveArgs) -> None:
+    """``whichwhen adaptive``."""
+    from whichwhen.experiments.adaptive import SEEDS, adaptive_grid, summarise_adaptive
+
+    _check_grid(args)
+    jobs = adaptive_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs)
+    from whichwhen.experiments.adaptive import write_exact
+    from whichwhen.reports.comparison import adaptive_table
+
+    state = _run_grid(args, jobs)
+    made = write_exact(args.out, args.runs, [job for job in jobs if job.name in state.done])
+    if not args.json_:
+        _console().print(adaptive_table(summarise_adaptive(state.done.values())).rich())
+    _end_grid(args, state, made)
+
+
+def _check_grid(args: _GridArgs) -> None:
     if args.jobs < 1:
         raise SpecError(f"jobs is {args.jobs}", expected="at least 1")
+    if args.seeds is not None and args.seeds < 1:
+        raise SpecError(f"seeds is {args.seeds}", expected="at least 1")
     if args.address and args.engine != "ray":
         raise SpecError("--address without --engine ray", expected="both or neither", do="add --engine ray")
-    jobs = paper_grid(args.preset, seeds=args.seeds, only=args.only, epochs=args.epochs)
-    from whichwhen.experiments.records import summarise
+
+
+def _run_grid(args: _GridArgs, jobs: Sequence[Job]) -> GridState:
     from whichwhen.experiments.runner import Engine, JoblibEngine, RayEngine, run_grid
-    from whichwhen.reports.comparison import accuracy_tables, difference_table
     from whichwhen.reports.progress import GridProgress
 
     engine: Engine = RayEngine(args.jobs, args.address) if args.engine == "ray" else JoblibEngine(args.jobs)
     with GridProgress(_console(stderr=True), quiet=args.quiet or args.json_) as progress:
         try:
-            state = run_grid(jobs, args.out, args.runs, engine=engine, folder=args.data_dir, on_change=progress.change)
+            return run_grid(jobs, args.out, args.runs, engine=engine, folder=args.data_dir, on_change=progress.change)
         except KeyboardInterrupt:
             raise _StoppedError("stopped; the same command goes on from here") from None
-    records = list(state.done.values())
-    made = _write_report(args.out, args.data_dir, quiet=args.quiet or args.json_) if records else []
+
+
+def _end_grid(args: _GridArgs, state: GridState, made: Sequence[Path]) -> None:
+    """What is said in the end: where things are, and what failed."""
+    from whichwhen.experiments.records import summary_of
+
     if args.json_:
         _print_json(
             {
                 "done": sorted(state.done),
                 "failed": state.failed,
-                "elsewhere": sorted(state.elsewhere),
                 "files": [str(path) for path in made],
-                "summary": summarise(records),
+                "summary": summary_of(list(state.done.values())),
             }
         )
     else:
-        console = _console()
-        for table in accuracy_tables(records) + ([difference_table(records, args.preset)] if records else []):
-            console.print(table.rich())
-        for name in sorted(state.elsewhere):
-            print(f"{name}: another process is at it")
-        print(f"records, tables and figures: {args.out}")
+        print(f"records, summary and what is made of them: {args.out}")
     if state.failed:
         raise _MissedError("\n".join(f"failed: {name}: {error}" for name, error in sorted(state.failed.items())))
 
@@ -458,6 +508,7 @@ VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "plot": (PlotArgs, run_plot),
     "demo": (DemoArgs, run_demo),
     "paper": (PaperArgs, run_paper),
+    "adaptive": (AdaptiveArgs, run_adaptive),
     "report": (ReportArgs, run_report),
     "bench": (BenchArgs, run_bench),
 }

@@ -31,9 +31,11 @@ class Cell:
 class Job:
     """One run of a grid; ``preset`` says where its settings come from (``run`` = from elsewhere)."""
 
-    preset: GridPreset | Literal["run"]
+    preset: GridPreset | Literal["run", "adaptive"]
     cell: Cell
     spec: RunSpec
+    variant: str = ""
+    """Tells apart jobs that differ in something else than setting, acquirer and seed."""
 
     @property
     def acquirer(self) -> AcquirerKind:
@@ -43,7 +45,14 @@ class Job:
     @property
     def name(self) -> str:
         """Unique within a grid, readable, the same for the same job."""
-        return f"{self.preset}-{self.cell.name}-{self.acquirer}-{self.spec.seed}"
+        words = (
+            self.preset,
+            self.cell.name.replace(":", "-"),
+            self.acquirer,
+            *([self.variant] if self.variant else []),
+            self.spec.seed,
+        )
+        return "-".join(str(word) for word in words)
 
 
 DIGITS, FORDA = "spoken-arabic-digits", "m-forda"
@@ -134,9 +143,12 @@ def choose(jobs: Iterable[Job], only: Sequence[str]) -> tuple[Job, ...]:
             raise SpecError(f"--only {word}", expected=f"words of this grid: {'; '.join(names)}")
         for place in places:
             wanted[place].add(word)
-    return tuple(job for job in jobs if all(not words or facts[job][place] in words for place, words in enumerate(wanted)))
+    chosen = tuple(job for job in jobs if all(not words or facts[job][place] in words for place, words in enumerate(wanted)))
+    if not chosen:
+        raise SpecError(f"--only {' '.join(only)}", expected="words that at least one run fits", do="leave some out")
+    return chosen
 
 
 def _facts(job: Job) -> tuple[str, ...]:
     cell = job.cell
-    return cell.dataset, cell.fakes, "shifted" if cell.shifted else "plain", job.acquirer, job.name
+    return cell.dataset, cell.fakes, "shifted" if cell.shifted else "plain", job.acquirer, job.variant, job.name

@@ -22,6 +22,7 @@ from whichwhen import artifacts
 from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation.curves import accuracy_on_test
 from whichwhen.evaluation.statistics import mean_and_std
+from whichwhen.experiments.adaptive import summarise_adaptive
 from whichwhen.experiments.paper import CELLS, MAIN, PAPER_NUMBERS, REFERENCES, Cell, Job
 from whichwhen.files import write_json
 from whichwhen.specs import RunSpec
@@ -96,8 +97,9 @@ def load_records(out: Path) -> list[dict[str, Any]]:
 
 
 def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a row of the summary is about: preset, dataset, fakes, shifted, budget, acquirer."""
-    return tuple(record[name] for name in ("preset", "dataset", "fakes", "shifted", "budget", "acquirer"))
+    """What a row of the summary is about: preset, dataset, fakes, shifted, budget, acquirer, variant."""
+    names = ("preset", "dataset", "fakes", "shifted", "budget", "acquirer")
+    return (*(record[name] for name in names), record.get("variant", ""))
 
 
 def _without_seed(record: Mapping[str, Any]) -> RunSpec:
@@ -119,13 +121,14 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
     return {
         "format": FORMAT,
         "name": job.name,
-        "command": f"whichwhen paper --preset {job.preset} --only {job.name}",
+        "command": _command(job),
         "preset": job.preset,
         "dataset": job.cell.dataset,
         "fakes": job.cell.fakes,
         "shifted": job.cell.shifted,
         "budget": job.spec.budget.per_step,
         "acquirer": job.acquirer,
+        "variant": job.variant,
         "seed": job.spec.seed,
         "commit": result["commit"],
         "version": result["version"],
@@ -144,6 +147,14 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
         "pattern": _pattern(run),
         "samples": _samples(run),
     }
+
+
+def _command(job: Job) -> str:
+    """What makes this run again."""
+    if job.preset == "run":
+        return f"whichwhen train --spec {artifacts.SPEC}"
+    grid = "adaptive" if job.preset == "adaptive" else f"paper --preset {job.preset}"
+    return f"whichwhen {grid} --only {job.name}"
 
 
 def decimate(count: int) -> list[int]:
@@ -225,7 +236,9 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for record in records:
         groups.setdefault(key_of(record), []).append(record)
     rows = []
-    for (preset, dataset, fakes, shifted, budget, acquirer), group in sorted(groups.items(), key=lambda item: _rank(item[0])):
+    for (preset, dataset, fakes, shifted, budget, acquirer, _), group in sorted(
+        groups.items(), key=lambda item: _rank(item[0])
+    ):
         mean, std = mean_and_std([record["test"]["accuracy"] for record in group])
         real = [record["test"]["real_fraction"] for record in group]
         known = PAPER_NUMBERS.get((Cell(dataset, fakes, shifted), acquirer), (None, None))
@@ -257,16 +270,21 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _rank(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    preset, dataset, fakes, shifted, budget, acquirer = key
+    preset, dataset, fakes, shifted, budget, acquirer, variant = key
     cell, acquirers = Cell(dataset, fakes, shifted), (*MAIN, *REFERENCES)
     cells = CELLS.index(cell) if cell in CELLS else len(CELLS)
-    return preset, cells, cell.name, budget, acquirers.index(acquirer), acquirer
+    return preset, cells, cell.name, budget, acquirers.index(acquirer), acquirer, variant
+
+
+def summary_of(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that a folder of such records gets."""
+    return summarise_adaptive(records) if {record["preset"] for record in records} == {"adaptive"} else summarise(records)
 
 
 def write_summary(out: Path) -> list[dict[str, Any]]:
     """``summary.json`` from the records that are there; nothing where there are none."""
     if not any((out / RECORDS).glob("*.json")):
         return []
-    rows = summarise(load_records(out))
+    rows = summary_of(load_records(out))
     write_json(out / SUMMARY, rows)
     return rows

@@ -137,6 +137,26 @@ def cost_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextTable:
     return TextTable(f"Cost and requests, {PRESETS.get(preset, preset)}", header, body, note)
 
 
+def adaptive_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """What each objective reaches on the tasks that need reacting or planning."""
+    body = tuple(
+        (
+            row["task"],
+            row["acquirer"],
+            row["objective"],
+            _number(row["mean"], row["std"]),
+            f"{row['share']:.2f}",
+            f"{row['optimum']:.3f}",
+            *("–" if row[name] is None else f"{row[name]:.3f}" for name in ("blind", "greedy")),
+            str(row["n_seeds"]),
+        )
+        for row in rows
+    )
+    header = ("task", "acquirer", "objective", "test accuracy", "share", "optimum", "blind", "greedy", "seeds")
+    note = "Share: of the way from chance to the optimum. Optimum, blind (time alone) and greedy (one step ahead) are exact."
+    return TextTable("Reacting and planning", header, body, note)
+
+
 def all_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
     """Everything, in reading order."""
     presets = _unique(record["preset"] for record in records)
