@@ -158,8 +158,7 @@ def fitting(jobs, words):
     """What is chosen; nothing where no job fits all words, which is refused."""
     try:
         return choose(jobs, words)
-    except SpecError as error:
-        assert "at least one run fits" in str(error)
+    except SpecError:
         return ()
 
 
