@@ -21,7 +21,15 @@ from whichwhen.provenance import Provenance
 from whichwhen.training import run as run_module
 from whichwhen.training import train
 
-FILES = {"spec.json", "weights.safetensors", "history.jsonl", "series.parquet", "pattern.parquet", "result.json"}
+FILES = {
+    "spec.json",
+    "weights.safetensors",
+    "history.jsonl",
+    "series.parquet",
+    "pattern.parquet",
+    "samples.parquet",
+    "result.json",
+}
 
 
 def history(folder):
@@ -176,10 +184,28 @@ def test_the_series_table_says_what_became_of_each_test_series(finished):
 
 def test_the_pattern_table_says_what_was_requested_when(finished):
     data, table = tiny_dataset(), pl.read_parquet(finished / "pattern.parquet")
-    assert len(table) == 7 * 5
-    shares = table.group_by("step").agg(pl.col("share").sum())
-    assert shares["share"].to_list() == pytest.approx([2.0] * 7)
-    assert table["real"].to_list() == data.provenance.real.ravel().tolist()
+    assert len(table) == 3 * 7 * 5
+    for label in range(3):
+        lengths = data.test.lengths[data.test.labels == label]
+        own = table.filter(pl.col("class") == f"class{label}")
+        going = [int((lengths > t).sum()) for t in range(7)]
+        assert own["going"].to_list() == [count for count in going for _ in range(5)]
+        assert own.group_by("step", maintain_order=True).agg(pl.col("requested").sum())["requested"].to_list() == [
+            2 * n for n in going
+        ]
+        assert own["real"].to_list() == data.provenance.real.ravel().tolist()
+    together = artifacts.load_pattern(finished)
+    assert together.group_by("step").agg(pl.col("share").sum())["share"].to_list() == pytest.approx([2.0] * 7)
+
+
+def test_the_samples_table_holds_all_requests_of_three_series_of_each_class(finished):
+    data, table = tiny_dataset(), artifacts.load_samples(finished)
+    for label in range(3):
+        own = table.filter(pl.col("class") == f"class{label}")
+        rows = [int(i) for i in range(len(data.test)) if data.test.labels[i] == label][:3]
+        assert own["id"].unique(maintain_order=True).to_list() == [int(data.test.ids[i]) for i in rows]
+        assert own.height == sum(data.test.lengths[rows])
+    assert set(table["orders"].list.len().to_list()) == {2}
 
 
 def test_a_run_can_be_started_again_from_its_spec(finished, tmp_path):
