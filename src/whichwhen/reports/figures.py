@@ -27,7 +27,8 @@ def save_figure(figure: Figure, path: Path) -> None:
     check_figure_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     form = path.suffix.lower().removeprefix(".")
-    write_atomically(path, lambda beside: figure.savefig(beside, format=form, dpi=160))
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(form, {})  # the same figure, the same file
+    write_atomically(path, lambda beside: figure.savefig(beside, format=form, dpi=160, metadata=undated))
 
 
 def check_figure_path(path: Path) -> None:
