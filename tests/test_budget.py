@@ -97,13 +97,14 @@ def test_there_is_no_count_at_unequal_costs():
 # -- another budget for each series
 
 
-def test_amounts_are_whole_uniform_and_the_same_in_any_batch():
+def test_amounts_are_whole_log_uniform_and_the_same_in_any_batch():
     budget, keys = RandomPerStep(2, 6), torch.from_numpy(series_keys(0, "train", np.arange(20_000)))
     rate = budget.init(keys).rate
     counts = np.bincount(rate.long().numpy(), minlength=7)
     assert counts[:2].sum() == 0
     assert len(counts) == 7
-    assert stats.chisquare(counts[2:]).pvalue > 1e-3
+    shares = np.diff(np.log(np.arange(2, 8))) / np.log(7 / 2)  # each amount k stands for all from k up to k + 1
+    assert stats.chisquare(counts[2:], shares * len(keys)).pvalue > 1e-3
     some = torch.tensor([5, 17, 4000])
     assert torch.equal(budget.init(keys[some]).rate, rate[some])
 

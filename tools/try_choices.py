@@ -43,7 +43,7 @@ def main() -> None:
         slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60]
         out = ROOT / "results" / "choices" / slug
         specs = [BASE.change(**changes, seed=seed) for seed in range(SEEDS)]
-        jobs = [Job("run", Cell("japanese-vowels", "noise"), spec) for spec in specs]
+        jobs = [Job("run", Cell("japanese-vowels", "noise"), spec, command="python tools/try_choices.py") for spec in specs]
         state = run_grid(jobs, out, ROOT / "runs" / "choices", engine=JoblibEngine(1))
         if state.failed:
             raise SystemExit(f"failed: {state.failed}")

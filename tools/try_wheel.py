@@ -24,7 +24,12 @@ def main() -> None:
         run(sys.executable, "-m", "build", "--wheel", "--outdir", str(box))
         (wheel,) = box.glob("*.whl")
         content = zipfile.ZipFile(wheel).namelist()
-        for wanted in ("whichwhen/py.typed", "whichwhen/cli.py", "whichwhen/predictors/conv.py"):
+        for wanted in (
+            "whichwhen/py.typed",
+            "whichwhen/cli/__init__.py",
+            "whichwhen/reports/page.html",
+            "whichwhen/predictors/conv.py",
+        ):
             if wanted not in content:
                 sys.exit(f"the wheel lacks {wanted}")
         run(sys.executable, "-m", "venv", str(box / "venv"))

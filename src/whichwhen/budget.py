@@ -85,10 +85,10 @@ class PerStep(Budget):
 
 @dataclass(frozen=True)
 class RandomPerStep(Budget):
-    """Another whole amount for each series, the same at each of its steps, all from ``low`` to ``high`` equally likely.
+    """Another whole amount for each series, the same at each of its steps, from ``low`` to ``high``, uniform in its logarithm.
 
-    For training: a model that learns under it serves every budget in that range. Training gives the series other keys, and so
-    other amounts, in each epoch.
+    For training: a model that learns under it serves every budget in that range. Small amounts come up more often, as that is
+    where each measurement counts. Training gives the series other keys, and so other amounts, in each epoch.
     """
 
     low: int
@@ -103,12 +103,13 @@ class RandomPerStep(Budget):
     def init(self, keys: Int[Tensor, " B"]) -> Ledger:
         """Draw the amounts."""
         drawn = keyed.uniform(keys, torch.full_like(keys, -2), 1, self.seed).squeeze(-1)
-        rate = self.low + torch.floor(drawn * (self.high - self.low + 1)).clamp(max=self.high - self.low)
+        rate = torch.floor(self.low * ((self.high + 1) / self.low) ** drawn).clamp(max=self.high)
         return Ledger(torch.zeros_like(rate), rate)
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """Each series its own amount, on any order that it can pay for."""
-        rate = ledger.spent if ledger.rate is None else ledger.rate
+        rate = ledger.rate
+        assert rate is not None, "a ledger of another budget"
         prices = torch.tensor(menu.prices, device=rate.device)
         count = None
         if len(set(menu.prices)) == 1:

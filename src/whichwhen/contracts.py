@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from whichwhen.noise import Generator
-from whichwhen.types import Allowance, Reveal, Scores, Selection, State, View, tree_map
+from whichwhen.types import Allowance, Reveal, Scores, Selection, State, Unit, View, tree_map
 
 
 class Acquirer(nn.Module, ABC):
@@ -25,6 +25,9 @@ class Acquirer(nn.Module, ABC):
 
     reads_context: bool = False
     """Whether ``step`` looks at the predictor's context. If not, training need not step the predictor."""
+
+    unit: Unit = "logits"
+    """What its scores mean. An objective that teaches it the drop of the loss makes them nats."""
 
     @property
     def learns(self) -> bool:

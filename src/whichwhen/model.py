@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whichwhen import keyed
 from whichwhen._version import __version__
-from whichwhen.acquirers import LearnedAcquirer, OracleAcquirer, RecurrentAcquirer, StaticAcquirer, make_acquirer
+from whichwhen.acquirers import OracleAcquirer, StaticAcquirer, make_acquirer
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.budget import Budget, PerStep, Unlimited
 from whichwhen.data.store import Dataset
@@ -170,7 +170,7 @@ def blank_model(card: Card) -> Model:
         acquirer = make_acquirer(
             spec.acquirer, len(features), len(menu.orders), card.horizon, card.longest, predictor.context_size, spec.seed
         )
-    if isinstance(acquirer, LearnedAcquirer | RecurrentAcquirer) and spec.training.objective == "value":
+    if acquirer.learns and spec.training.objective == "value":
         acquirer.unit = "nats"
     return Model(card, Policy(menu, budget, acquirer.eval(), predictor.eval()))
 

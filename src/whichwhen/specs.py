@@ -111,6 +111,11 @@ class AcquirerSpec(Spec):
     budget: Annotated[bool, tyro.conf.arg(name="acquirer-budget")] = Field(
         False, description="learned: read how much may be spent, too.", json_schema_extra=_LATER
     )
+    value_features: Annotated[int, tyro.conf.arg(name="acquirer-value-features")] = Field(
+        0,
+        description="learned: Fourier frequencies of each value among the inputs; 0 = the bare value.",
+        json_schema_extra=_LATER,
+    )
     memory: Annotated[int, tyro.conf.arg(name="acquirer-memory")] = Field(
         0, description="learned: units of a recurrent memory (GRU) of what it has seen; 0 = none.", json_schema_extra=_LATER
     )
@@ -119,7 +124,7 @@ class AcquirerSpec(Spec):
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "hidden", "trees", "segments")
-        self._at_least(0, "time_features", "memory")
+        self._at_least(0, "time_features", "value_features", "memory")
 
 
 class PredictorSpec(Spec):

@@ -19,6 +19,7 @@ from whichwhen.acquirers import (
     TableAcquirer,
     make_acquirer,
 )
+from whichwhen.acquirers._inputs import ViewInput
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.contracts import Acquirer
 from whichwhen.provenance import Provenance
@@ -261,3 +262,17 @@ def test_a_memory_tells_apart_what_the_last_observation_can_not():
             _, state = acquirer.step(view_at(1, first * seen, seen), acquirer.init(torch.arange(1)))
             found.append(acquirer.step(view_at(2, seen, seen), state)[0].values)
         assert torch.equal(*found) != bool(memory)
+
+
+def test_waves_of_the_values_make_any_choice_among_eight_levels_a_linear_one():
+    levels = torch.linspace(-1.5, 1.5, 8).unsqueeze(1)
+    read = ViewInput(1, 1, 7, 0, value_features=4)(view_at(1, levels, torch.ones(8, 1), size=8, n_features=1))
+    assert torch.linalg.matrix_rank(read) == 8
+    bare = ViewInput(1, 1, 7, 0)(view_at(1, levels, torch.ones(8, 1), size=8, n_features=1))
+    assert torch.linalg.matrix_rank(bare) == 2
+
+
+def test_waves_say_nothing_of_a_value_that_was_not_measured():
+    inputs = ViewInput(3, 3, 7, 2, value_features=3)
+    assert inputs(view_at(2, n_features=3))[0, inputs.time.width + 6 :].abs().sum() == 0
+    assert inputs(view_at(2, n_features=3)).shape == (1, inputs.width)

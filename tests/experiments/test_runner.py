@@ -85,7 +85,7 @@ def trained(monkeypatch):
     return calls
 
 
-def wait_until(holds, process=None, seconds=60):
+def wait_until(holds, process=None, seconds=600):
     """Look until something holds; fail if the process ends first."""
     end = time.monotonic() + seconds
     while not (found := holds()):

@@ -40,7 +40,7 @@ def make_acquirer(
     match spec.kind:
         case "learned":
             reads = context_size if spec.context else 0
-            sizes = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads, spec.budget)
+            sizes = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads, spec.budget, spec.value_features)
             return RecurrentAcquirer(*sizes, spec.memory) if spec.memory else LearnedAcquirer(*sizes)
         case "table":
             return TableAcquirer(n_orders, horizon)

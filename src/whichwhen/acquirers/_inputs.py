@@ -11,26 +11,44 @@ from torch import Tensor, nn
 from whichwhen.timecode import TimeCode
 from whichwhen.types import View
 
+SLOWEST = math.pi / 2
+"""Of the waves of a value, per standard deviation: a whole turn from two below the mean to two above."""
+
 
 class ViewInput(nn.Module):
     """The last observation, its mask and the time that it orders for; where wanted, the predictor's context and the budget.
 
-    The budget is what may be spent at this step, as log(1 + amount) / log(1 + K).
+    The budget is what may be spent at this step, as log(1 + amount) / log(1 + K). With ``value_features``, sines and cosines of
+    the values come along: with them a small network can tell levels apart, and need not have its choice rise or fall with them.
     """
 
     def __init__(
-        self, n_features: int, n_orders: int, horizon: int, time_features: int, context_size: int, budget: bool
+        self,
+        n_features: int,
+        n_orders: int,
+        horizon: int,
+        time_features: int,
+        context_size: int = 0,
+        budget: bool = False,
+        value_features: int = 0,
     ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features)
         self.reads_context = context_size > 0
         self.reads_budget = budget
         self.scale = 1 / math.log1p(n_orders)
-        self.width = 2 * n_features + self.time.width + context_size + budget
+        self.width = (2 + 2 * value_features) * n_features + self.time.width + context_size + budget
+        self.register_buffer("waves", SLOWEST * torch.arange(1, value_features + 1), persistent=False)
+
+    waves: Tensor
 
     def forward(self, view: View) -> Float[Tensor, "B W"]:
         """``[B, width]``."""
-        parts = [view.reveal.values, view.reveal.mask, self.time(view.time)]
+        values, mask = view.reveal.values, view.reveal.mask
+        parts = [values, mask, self.time(view.time)]
+        if len(self.waves):
+            phase = values.unsqueeze(-1) * self.waves
+            parts += [(wave * mask.unsqueeze(-1)).flatten(1) for wave in (torch.sin(phase), torch.cos(phase))]
         if self.reads_context:
             parts.append(view.context)
         if self.reads_budget:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from whichwhen.acquirers._inputs import ViewInput
 from whichwhen.contracts import Acquirer
-from whichwhen.types import Scores, State, Unit, View
+from whichwhen.types import Scores, State, View
 
 
 class LearnedAcquirer(Acquirer):
@@ -17,10 +17,8 @@ class LearnedAcquirer(Acquirer):
 
     The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no context. The initial request comes
     from the same network, with nothing observed and time 0. It has no memory of its own; with ``context_size`` it reads the
-    predictor's context, of that width, with ``budget`` what may be spent.
+    predictor's context, of that width, with ``budget`` what may be spent, with ``value_features`` waves of the values.
     """
-
-    unit: Unit = "logits"
 
     def __init__(
         self,
@@ -31,10 +29,11 @@ class LearnedAcquirer(Acquirer):
         time_features: int = 8,
         context_size: int = 0,
         budget: bool = False,
+        value_features: int = 0,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget)
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features)
         self.hidden = nn.Linear(self.inputs.width, hidden)
         self.scores = nn.Linear(hidden, n_orders)
 
@@ -56,8 +55,6 @@ class RecurrentAcquirer(Acquirer):
     Its own state carries the gradient from step to step; with ``gradient="detached"`` what it reads does not.
     """
 
-    unit: Unit = "logits"
-
     def __init__(
         self,
         n_features: int,
@@ -67,11 +64,12 @@ class RecurrentAcquirer(Acquirer):
         time_features: int = 8,
         context_size: int = 0,
         budget: bool = False,
+        value_features: int = 0,
         memory: int = 32,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget)
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features)
         self.memory = nn.GRUCell(self.inputs.width, memory)
         self.hidden = nn.Linear(self.inputs.width + memory, hidden)
         self.scores = nn.Linear(hidden, n_orders)

@@ -26,4 +26,4 @@ class TableAcquirer(Acquirer):
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """The row of the step that it orders for."""
-        return Scores(self.table[view.time.clamp(max=len(self.table) - 1)]), state
+        return Scores(self.table[view.time.clamp(max=len(self.table) - 1)], self.unit), state

@@ -36,6 +36,8 @@ class Job:
     spec: RunSpec
     variant: str = ""
     """Tells apart jobs that differ in something else than setting, acquirer and seed."""
+    command: str = ""
+    """What runs it, if not the preset's verb."""
 
     @property
     def acquirer(self) -> AcquirerKind:
@@ -139,7 +141,7 @@ def choose(jobs: Iterable[Job], only: Sequence[str]) -> tuple[Job, ...]:
     for word in only:
         places = [place for place, words in enumerate(known) if word in words]
         if not places:
-            names = [", ".join(sorted(words)) for words in known[:-1]]
+            names = [", ".join(sorted(words)) for words in known[:-1] if any(words)]
             raise SpecError(f"--only {word}", expected=f"words of this grid: {'; '.join(names)}")
         for place in places:
             wanted[place].add(word)

@@ -151,8 +151,8 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
 
 def _command(job: Job) -> str:
     """What makes this run again."""
-    if job.preset == "run":
-        return f"whichwhen train --spec {artifacts.SPEC}"
+    if job.command:
+        return job.command
     grid = "adaptive" if job.preset == "adaptive" else f"paper --preset {job.preset}"
     return f"whichwhen {grid} --only {job.name}"
 

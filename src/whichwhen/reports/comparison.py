@@ -9,11 +9,12 @@ from typing import Any
 from rich.table import Table
 
 from whichwhen.evaluation.statistics import paired_difference
+from whichwhen.experiments.adaptive import summarise_adaptive
 from whichwhen.experiments.records import correct_of, summarise
 
 LABELS = {"m-forda": "m-FordA", "spoken-arabic-digits": "SpokenArabicDigits", "japanese-vowels": "JapaneseVowels"}
 FAKES = {"none": "no fakes", "zeros": "Zeros", "noise": "Noise", "gp": "GP"}
-PRESETS = {"paper": "the paper's settings", "best": "our best settings", "run": "own runs"}
+PRESETS = {"paper": "the paper's settings", "best": "our best settings", "run": "own runs", "adaptive": "every objective"}
 ORDER = ("none", "random", "static", "static-by-time", "table", "learned", "oracle", "complete")
 PAIRS = (("learned", "random"), ("learned", "static"), ("learned", "complete"), ("learned", "table"), ("complete", "random"))
 
@@ -95,10 +96,8 @@ def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
 def difference_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextTable:
     """How much one acquirer is ahead of another in each setting, with a 95 % interval."""
     own = [record for record in records if record["preset"] == preset]
-    cells = _unique((record["dataset"], record["fakes"], record["shifted"]) for record in own)
-    cells = [key for key in _ordered(own) if key in cells]
     body = []
-    for dataset, fakes, shifted in cells:
+    for dataset, fakes, shifted in _unique((row["dataset"], row["fakes"], row["shifted"]) for row in summarise(own)):
         for one, other in PAIRS:
             pairs = _paired(own, (dataset, fakes, shifted), one, other)
             if pairs:
@@ -157,6 +156,8 @@ def adaptive_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
 def all_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
     """Everything, in reading order."""
     presets = _unique(record["preset"] for record in records)
+    if presets == ["adaptive"]:
+        return [adaptive_table(summarise_adaptive(records))]
     tables = accuracy_tables(records)
     tables += [difference_table(records, preset) for preset in presets]
     return tables + [cost_table(records, preset) for preset in presets]
@@ -175,10 +176,6 @@ def _paired(records: Sequence[Mapping[str, Any]], cell: tuple[str, str, bool], o
             found[record["acquirer"]][record["seed"]] = record
     seeds = sorted(found[one].keys() & found[other].keys())
     return [(correct_of(found[one][seed]), correct_of(found[other][seed])) for seed in seeds]
-
-
-def _ordered(records: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    return _unique((row["dataset"], row["fakes"], row["shifted"]) for row in summarise(records))
 
 
 def _seeds(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from whichwhen import artifacts
 from whichwhen.data import load_dataset
 from whichwhen.errors import DataError, RunFolderError
 from whichwhen.experiments.paper import Cell, Job
-from whichwhen.experiments.records import RECORDS, load_records, make_record, pattern_of
+from whichwhen.experiments.records import RECORDS, key_of, load_records, make_record, pattern_of
 from whichwhen.files import write_text
 from whichwhen.reports.comparison import FAKES, LABELS, all_tables, cell_label
 from whichwhen.reports.figures import draw_curves, draw_kinds, draw_patterns, save_figure
@@ -46,7 +46,8 @@ def load_any(folder: Path) -> list[dict[str, Any]]:
 
 def _record_of(run: Path) -> dict[str, Any]:
     spec = artifacts.load_spec(run).change(training__save_epochs=False)
-    return make_record(Job("run", Cell(spec.data.name, spec.data.fakes, spec.data.shift), spec), run)
+    command = f"whichwhen train --spec {run / artifacts.SPEC}"
+    return make_record(Job("run", Cell(spec.data.name, spec.data.fakes, spec.data.shift), spec, command=command), run)
 
 
 def write_tables(records: Sequence[Mapping[str, Any]], out: Path) -> list[Path]:
@@ -132,8 +133,7 @@ def first_seeds(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     """Of each setting and acquirer the record with the lowest seed."""
     found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for record in sorted(records, key=lambda record: record["seed"]):
-        key = tuple(record[name] for name in ("preset", "dataset", "fakes", "shifted", "budget", "acquirer"))
-        found.setdefault(key, record)
+        found.setdefault(key_of(record), record)
     return list(found.values())
 
 

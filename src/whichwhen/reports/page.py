@@ -73,7 +73,7 @@ def _pattern(record: Mapping[str, Any], values: bool, data_dir: Path | None) -> 
     return {
         "preset": PRESETS.get(record["preset"], record["preset"]),
         "setting": cell_label(record["dataset"], record["fakes"], record["shifted"]),
-        "acquirer": record["acquirer"],
+        "acquirer": ", ".join(filter(None, (record["acquirer"], record.get("variant")))),
         "seed": record["seed"],
         "accuracy": test["accuracy"],
         "cost": test["cost_per_step"],

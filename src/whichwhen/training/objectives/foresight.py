@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +51,7 @@ class Foresight(Objective):
         losses = row_loss(record.logits_by_row.detach(), record, hindsight)
         padded = record.padded(losses)
         final = padded.gather(1, (record.lengths - 1).unsqueeze(1))
-        start = padded.new_full((len(padded), 1), float(torch.log(torch.tensor(float(record.logits_by_row.shape[1])))))
+        start = padded.new_full((len(padded), 1), math.log(record.logits_by_row.shape[1]))
         gain = (torch.cat([start, padded[:, :-1]], 1) - final)[record.series_by_row, record.time_by_row]
         time, steps = record.time_by_row, len(record.steps)
         counts = torch.bincount(time, minlength=steps).clamp(min=1)

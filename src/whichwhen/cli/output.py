@@ -1,0 +1,45 @@
+"""How verbs speak: facts and tables for people, one JSON document for machines, and two ways to end early."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class StoppedError(Exception):
+    """The user pressed Ctrl-C; the message says how to go on."""
+
+
+class MissedError(Exception):
+    """A benchmark's limit was not kept, or a run of a grid failed."""
+
+
+def print_facts(facts: dict[str, Any]) -> None:
+    """Name and value on one line each, unbroken, so that paths can be copied."""
+    width = max(len(name) for name in facts) + 2
+    for name, value in facts.items():
+        print(f"{name:<{width}}{_text(value)}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(str(item) for item in value[:12])
+        return shown if len(value) <= 12 else f"{shown}, … ({len(value)})"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "–" if value is None else str(value)
+
+
+def console_on(stderr: bool = False) -> Console:
+    """A console that takes text as it is."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def print_json(document: Any) -> None:
+    """One document, as strict JSON."""
+    print(json.dumps(document, indent=2, allow_nan=False))

@@ -1,0 +1,280 @@
+"""Verbs about data and single runs: data, train, evaluate, plot, demo, bench. Torch is imported where it is needed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PlotArgs, TrainArgs
+from whichwhen.cli.output import MissedError, StoppedError, console_on, print_facts, print_json
+from whichwhen.errors import SpecError
+from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from whichwhen.data import Dataset
+
+
+def run_data(args: DataArgs) -> None:
+    """``whichwhen data``."""
+    from rich.table import Table
+
+    from whichwhen.data import archives, load_dataset, reference, task_of
+    from whichwhen.data.catalog import CATALOG
+
+    task = task_of(args.data)
+    budget = args.budget if args.budget is not None else task.budget if task else 1.0
+    RunSpec(data=args.data, budget=BudgetSpec(per_step=budget), seed=args.seed)  # raises what is out of range
+    console = console_on()
+    if not args.data.name:
+        if args.plot:
+            raise SpecError(
+                "--plot without a data set", expected="a name", do="try `whichwhen data japanese-vowels --plot f.png`"
+            )
+        rows = [
+            {"name": entry.name, "about": entry.about, "from": archives.where(entry.archive, args.data_dir)}
+            for entry in CATALOG
+        ]
+        if args.json_:
+            return print_json(rows)
+        table = Table("name", "what it is", "from")
+        for row in rows:
+            table.add_row(*row.values())
+        return console.print(table)
+    if args.plot:
+        from whichwhen.reports.figures import check_figure_path
+
+        check_figure_path(args.plot)
+    data = load_dataset(args.data, args.seed, args.data_dir)
+    facts = _describe(data)
+    known = reference(args.data, budget)
+    if task and known:
+        facts |= {"meant for a budget per step of": task.budget, "chance accuracy": round(known.chance, 4)}
+        for name in ("random", "greedy", "blind", "optimum"):
+            reached = getattr(known, name)
+            facts[f"{name} accuracy at budget {budget:g}"] = "not known" if reached is None else round(reached, 4)
+    if args.plot:
+        from whichwhen.reports.figures import draw_samples, save_figure
+
+        save_figure(draw_samples(data), args.plot)
+        facts["plot"] = str(args.plot)
+    if args.json_:
+        return print_json(facts)
+    print_facts(facts)
+
+
+def run_train(args: TrainArgs) -> None:
+    """``whichwhen train``."""
+    spec = args.run
+    name = spec.data.name.replace(":", "-")
+    out = args.out or Path("runs") / f"{name}-{spec.acquirer.kind}-{spec.seed}"
+    device = _prepare(args)
+    from whichwhen.reports.progress import TrainingProgress
+    from whichwhen.reports.tables import results_table
+    from whichwhen.training import train
+
+    console = console_on()
+    with TrainingProgress(console_on(stderr=True), quiet=args.quiet or args.json_) as progress:
+        progress.begin(spec.acquirer.kind, spec.training.epochs)
+        try:
+            result = train(spec, out, folder=args.data_dir, device=device, resume=args.resume, on_epoch=progress.epoch)
+        except KeyboardInterrupt:
+            raise StoppedError(f"stopped; go on with the same command and --resume (run folder {out})") from None
+    if args.json_:
+        return print_json(result)
+    console.print(results_table({spec.acquirer.kind: result}, _title(spec, result)))
+    print(f"run folder: {out}")
+
+
+def run_evaluate(args: EvaluateArgs) -> None:
+    """``whichwhen evaluate``."""
+    from whichwhen.artifacts import load_model, load_result
+
+    device = _prepare(args)
+    result = load_result(args.run)
+    model = load_model(args.run)
+    from dataclasses import replace
+
+    from whichwhen.budget import PerStep
+    from whichwhen.data import load_dataset
+    from whichwhen.evaluation import evaluate
+
+    spec = model.card.spec
+    policy = model.policy
+    if args.budget is not None:
+        budget = PerStep(args.budget)
+        budget.check(policy.menu)
+        policy = replace(policy, budget=budget)
+    data = load_dataset(spec.data, spec.seed, args.data_dir)
+    model.check_features([feature.name for feature in data.features])
+    model.check_classes(data.classes)
+    for module in model.modules().values():
+        module.to(device)
+    found = evaluate(policy, data.split(args.split), data.provenance, device=device).metrics.to_dict()
+    document = {
+        "run": str(args.run),
+        "dataset": spec.data.name,
+        "acquirer": spec.acquirer.kind,
+        "seed": result["seed"],
+        "split": args.split,
+        "budget": result["budget"] if args.budget is None else args.budget,
+        **found,
+    }
+    if args.json_:
+        return print_json(document)
+    print_facts(document)
+
+
+def run_plot(args: PlotArgs) -> None:
+    """``whichwhen plot``."""
+    from whichwhen import artifacts
+    from whichwhen.reports import figures
+
+    if not args.runs:
+        raise SpecError("no run folder", expected="one or more", do="try `whichwhen plot runs/a runs/b`")
+    results = {folder: artifacts.load_result(folder) for folder in args.runs}
+    titles = {folder: _run_title(folder, results) for folder in args.runs}
+    patterns = {titles[folder]: artifacts.load_pattern(folder) for folder in args.runs}
+    histories = {titles[folder]: artifacts.load_history(folder) for folder in args.runs}
+    test: dict[str, list[float]] = {}
+    if args.test_curve:
+        from whichwhen.evaluation.curves import accuracy_on_test
+
+        device = _prepare(args)
+        test = {titles[folder]: accuracy_on_test(folder, args.data_dir, device) for folder in args.runs}
+    out = args.out or args.runs[0]
+    paths = [out / f"pattern.{args.format}", out / f"curves.{args.format}"]
+    figures.save_figure(figures.draw_patterns(patterns), paths[0])
+    figures.save_figure(figures.draw_curves(histories, test), paths[1])
+    if args.json_:
+        return print_json({"figures": [str(path) for path in paths]})
+    for path in paths:
+        print(path)
+
+
+def run_demo(args: DemoArgs) -> None:
+    """``whichwhen demo``."""
+    base = RunSpec(
+        data=DataSpec(name="japanese-vowels", fakes=args.fakes, n_fakes=args.n_fakes, shift=args.shift),
+        budget=BudgetSpec(per_step=args.budget),
+        acquirer=AcquirerSpec(trees=args.trees),
+        training=TrainingSpec(epochs=args.epochs, batch_size=32),
+        seed=args.seed,
+    )
+    device = _prepare(args)
+    from whichwhen import artifacts
+    from whichwhen.experiments.demo import check_demo_folder, demo_specs, run_specs, write_records
+    from whichwhen.reports import figures
+    from whichwhen.reports.progress import TrainingProgress
+    from whichwhen.reports.tables import results_table
+
+    specs = demo_specs(base)
+    check_demo_folder(args.out, specs)
+    if all(artifacts.is_finished(args.out / name) for name in specs) and not (args.quiet or args.json_):
+        print(f"{args.out} holds all four runs already: delete it, or pass another --out, to train anew", file=sys.stderr)
+    with TrainingProgress(console_on(stderr=True), quiet=args.quiet or args.json_) as progress:
+        try:
+            results = run_specs(
+                specs,
+                args.out,
+                folder=args.data_dir,
+                device=device,
+                on_begin=lambda name, spec: progress.begin(name, spec.training.epochs),
+                on_epoch=progress.epoch,
+            )
+        except KeyboardInterrupt:
+            raise StoppedError("stopped; the same command goes on from here") from None
+    command = "whichwhen demo " + " ".join(
+        f"--{name.replace('_', '-')} {getattr(args, name)}"
+        for name in ("fakes", "n_fakes", "budget", "epochs", "trees", "seed")
+    )
+    command += " --shift" if args.shift else ""
+    for path in filter(None, (args.out / "summary.json", args.record)):
+        write_records(path, specs, results, command)
+    folders = {name: args.out / name for name in specs}
+    pattern, curves = args.out / "pattern.png", args.out / "curves.png"
+    figures.save_figure(
+        figures.draw_patterns({name: artifacts.load_pattern(folder) for name, folder in folders.items()}), pattern
+    )
+    figures.save_figure(
+        figures.draw_curves({name: artifacts.load_history(folder) for name, folder in folders.items()}, {}), curves
+    )
+    if args.json_:
+        return print_json({name: {**result, "run": str(folders[name])} for name, result in results.items()})
+    console = console_on()
+    console.print(results_table(results, _title(base, results["learned"])))
+    print(f"figures: {pattern} and {curves}\nruns:    {args.out}")
+
+
+def run_bench(args: BenchArgs) -> None:
+    """``whichwhen bench``."""
+    if args.rounds < 1:
+        raise SpecError(f"rounds is {args.rounds}", expected="at least 1")
+    import torch
+
+    torch.set_num_threads(1)
+    from whichwhen.experiments.bench import run_benchmarks
+    from whichwhen.files import write_json
+    from whichwhen.reports.tables import benchmark_table
+
+    progress = console_on(stderr=True)
+    document = run_benchmarks(args.rounds, lambda line: None if args.json_ else progress.print(line, highlight=False))
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(args.out, document)
+    if args.json_:
+        print_json(document)
+    else:
+        console_on().print(benchmark_table(document))
+    if document["missed"]:
+        raise MissedError("\n".join(f"missed: {line}" for line in document["missed"]))
+
+
+def _prepare(args: ComputeArgs) -> Any:
+    """Threads and device."""
+    import torch
+
+    if args.threads < 1:
+        raise SpecError(f"threads is {args.threads}", expected="at least 1")
+    torch.set_num_threads(args.threads)
+    try:
+        device = torch.device(args.device)
+        float(torch.zeros(1, device=device))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise SpecError(f"device {args.device!r} can't be used ({reason})", do="use --device cpu") from None
+    return device
+
+
+def _describe(data: Dataset) -> dict[str, Any]:
+    splits = {"train": data.train, "validation": data.validation, "test": data.test}
+    return {
+        "data set": data.name,
+        **{f"{name} series": len(split) for name, split in splits.items()},
+        **{f"{name} lengths": _range(split.lengths) for name, split in splits.items()},
+        "features": len(data.features),
+        "of them real at step 0": int(data.provenance.real[0].sum()),
+        "names": [feature.name for feature in data.features],
+        "classes": list(data.classes),
+        "largest class, test": round(max((data.test.labels == c).mean() for c in range(len(data.classes))), 4),
+    }
+
+
+def _range(numbers: np.ndarray) -> str:
+    low, high = numbers.min(), numbers.max()
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _title(spec: RunSpec, result: dict[str, Any]) -> str:
+    fakes = "" if spec.data.fakes == "none" else f", {spec.data.n_fakes} fake features ({spec.data.fakes})"
+    moved = ", shifted" if spec.data.shift else ""
+    return f"{spec.data.name}{fakes}{moved}, budget {spec.budget.per_step:g} per step, seed {result['seed']}"
+
+
+def _run_title(folder: Path, results: dict[Path, dict[str, Any]]) -> str:
+    """The acquirer's name, with the folder's where that is not enough."""
+    own = str(results[folder]["acquirer"])
+    alike = [other for other, result in results.items() if result["acquirer"] == own]
+    return own if len(alike) == 1 else f"{own} ({folder})"
