@@ -50,7 +50,7 @@ def task_dataset(task: SignalTask, seed: int = 0, n_validation: int = 300) -> Da
         name="task",
         train=everything.take(rows[: task.n_train]),
         validation=everything.take(rows[task.n_train :]),
-        test=task.make("test", task.n_test, seed),
+        tests={"test": task.make("test", task.n_test, seed)},
         classes=("0", "1"),
         provenance=Provenance(task.real),
         horizon=task.steps,

@@ -120,17 +120,21 @@ def _check_order(order: Order, known: dict[str, int]) -> None:
     for name in order.features:
         if name not in known:
             raise SpecError(f"order {order.name!r} names the unknown feature {name!r}", expected=f"one of {', '.join(known)}")
-    if not (math.isfinite(order.cost) and order.cost > 0):
-        raise SpecError(f"order {order.name!r} has cost {order.cost}", expected="a finite cost above 0")
-    later = {
-        "turnaround": order.turnaround != 1,
-        "retest": order.retest != 1,
-        "free": order.free,
-        "mandatory": order.mandatory,
-    }
-    for name, used in later.items():
-        if used:
-            raise SpecError(
-                f"order {order.name!r} sets {name}={getattr(order, name)!r}, which the loop does not serve yet",
-                do=f"leave {name} at its default",
-            )
+    if order.free and order.cost != 0:
+        raise SpecError(
+            f"order {order.name!r} is free and has cost {order.cost:g}",
+            expected="cost 0 for what arrives by itself",
+            do="set its cost to 0, or leave out free",
+        )
+    if not order.free and not (math.isfinite(order.cost) and order.cost > 0):
+        raise SpecError(
+            f"order {order.name!r} has cost {order.cost}",
+            expected="a finite cost above 0",
+            do="mark it as free where it costs nothing",
+        )
+    if order.free and order.mandatory:
+        raise SpecError(f"order {order.name!r} is free and mandatory", expected="one of them", do="leave out mandatory")
+    for name in ("turnaround", "retest"):
+        steps = getattr(order, name)
+        if not (isinstance(steps, int) and steps >= 1):
+            raise SpecError(f"order {order.name!r} has {name} {steps!r}", expected="a whole number of steps from 1")

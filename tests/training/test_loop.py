@@ -105,7 +105,7 @@ class OffLimits(SeriesSet):
 
 @pytest.mark.parametrize("kind", ["learned", "static", "random", "oracle"])
 def test_training_does_not_touch_the_test_split(kind, tiny_data):
-    data = replace(tiny_data, test=object.__new__(OffLimits))
+    data = replace(tiny_data, tests={"test": object.__new__(OffLimits)})
     with pytest.raises(AssertionError, match="has read"):
         len(data.test)
     model, _ = run(data, acquirer__kind=kind, training__epochs=2)

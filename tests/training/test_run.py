@@ -122,7 +122,7 @@ def test_the_test_set_changes_neither_weights_nor_history(finished, tmp_path):
     scrambled = replace(
         data.test, labels=rng.permutation(data.test.labels), values=rng.normal(size=data.test.values.shape).astype("f4")
     )
-    train(tiny_spec(**SPEC), tmp_path / "run", data=replace(data, test=scrambled))
+    train(tiny_spec(**SPEC), tmp_path / "run", data=replace(data, tests={"test": scrambled}))
     one, other = (load_file(folder / "weights.safetensors") for folder in (finished, tmp_path / "run"))
     assert all(one[name].numpy().tobytes() == other[name].numpy().tobytes() for name in one)
     assert history(finished) == history(tmp_path / "run")

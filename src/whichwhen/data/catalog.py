@@ -11,7 +11,7 @@ import numpy as np
 from whichwhen.data import archives, synthetic
 from whichwhen.data.fakes import add_fakes, provenance, shift
 from whichwhen.data.splits import split_validation
-from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet
+from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet, Source
 from whichwhen.data.tasks import Task
 from whichwhen.errors import DataError, SpecError
 from whichwhen.menu import Feature
@@ -41,16 +41,6 @@ CATALOG = (
 )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What all sources come down to before scaling and fakes."""
-
-    train: SeriesSet
-    test: SeriesSet
-    classes: tuple[str, ...]
-    real: np.ndarray | None = None  # [T, F], where only some columns matter
-
-
 def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None = None, **fields: object) -> Dataset:
     """A data set by name or spec, split, scaled and with its fakes.
 
@@ -63,33 +53,34 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
     spec = data if isinstance(data, DataSpec) else parse_spec(DataSpec, {"name": data, **fields}, "load_dataset")
     if spec.shift and task_of(spec):
         raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
-    parts = _load_parts(spec, seed, folder)
-    for part in (parts.train, parts.test):
-        check_series(part, parts.classes, spec.name)
-    n_real = len(parts.train.features)
+    source = _load_source(spec, seed, folder)
+    for part in (source.train, *source.tests.values()):
+        check_series(part, source.classes, spec.name)
+    n_real = len(source.train.features)
     n_fakes = 0 if spec.fakes == "none" else spec.n_fakes
-    horizon = int(parts.train.lengths.max())
-    longest = max(horizon, int(parts.test.lengths.max()))
+    horizon = int(source.train.lengths.max())
+    longest = max(horizon, *(int(part.lengths.max()) for part in source.tests.values()))
 
-    train, validation = split_validation(parts.train, spec.validation, seed)
+    train, validation = split_validation(source.train, spec.validation, seed)
     scaler = Scaler.fit(train.values)
     finished: list[SeriesSet] = []
-    for part in (train, validation, parts.test):
+    for part in (train, validation, *source.tests.values()):
         scaled = replace(part, values=scaler.apply(part.values), seed=seed)
         with_fakes = add_fakes(scaled, spec.fakes, spec.n_fakes, seed)
         finished.append(shift(with_fakes, n_real, horizon) if spec.shift else with_fakes)
-    if parts.real is None:
+    if source.real is None:
         truth = provenance(n_real, n_fakes, spec.shift, longest, horizon)
     else:
-        truth = Provenance(np.pad(parts.real, ((0, 0), (0, n_fakes))))
+        truth = Provenance(np.pad(source.real, ((0, 0), (0, n_fakes))))
     return Dataset(
         name=spec.name,
         train=finished[0],
         validation=finished[1],
-        test=finished[2],
-        classes=parts.classes,
+        tests=dict(zip(source.tests, finished[2:], strict=True)),
+        classes=source.classes,
         provenance=truth,
         horizon=horizon,
+        menu=source.menu,
         scaler=Scaler.identity(n_real + n_fakes) if spec.shift else scaler.extend(n_fakes),
     )
 
@@ -134,7 +125,7 @@ def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None
         )
 
 
-def _load_parts(spec: DataSpec, seed: int, folder: Path | str | None) -> _Parts:
+def _load_source(spec: DataSpec, seed: int, folder: Path | str | None) -> Source:
     if spec.name == "m-forda":
         return _m_forda(spec.m, folder)
     if spec.name == "spoken-arabic-digits":
@@ -145,7 +136,9 @@ def _load_parts(spec: DataSpec, seed: int, folder: Path | str | None) -> _Parts:
     if kind == "ucr" and rest:
         return _archive(rest, folder)
     if task := task_of(spec):
-        return _Parts(task.make("train", task.n_train, seed), task.make("test", task.n_test, seed), ("0", "1"), task.real)
+        return Source(
+            task.make("train", task.n_train, seed), {"test": task.make("test", task.n_test, seed)}, ("0", "1"), real=task.real
+        )
     known = [entry.name for entry in CATALOG]
     near = archives.near_names(spec.name, known)
     if not near and spec.name in archives.known_archives():
@@ -154,7 +147,7 @@ def _load_parts(spec: DataSpec, seed: int, folder: Path | str | None) -> _Parts:
     raise DataError(f"unknown data set {spec.name!r}", expected=f"one of {', '.join(known)}", do=hint)
 
 
-def _m_forda(m: int, folder: Path | str | None) -> _Parts:
+def _m_forda(m: int, folder: Path | str | None) -> Source:
     """M consecutive samples become one step of m features; a rest that does not fill a step is cut off at the end."""
 
     def reshape(series: np.ndarray) -> np.ndarray:
@@ -174,7 +167,7 @@ def _archive(
     prefix: str = "x",
     groups: Callable[[np.ndarray], np.ndarray] | None = None,
     transform: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> _Parts:
+) -> Source:
     raw = archives.load_archive(name, folder)
     classes = _sorted_classes(raw["train"].labels)
     if strange := set(raw["test"].labels.tolist()) - set(classes):
@@ -198,7 +191,7 @@ def _archive(
         features = [Feature(f"{prefix}{i}") for i in range(series[0].shape[1])]
         together = groups(labels) if groups and source == "train" else None
         sets[source] = SeriesSet.from_list(series, labels, features, source, together)
-    return _Parts(sets["train"], sets["test"], classes)
+    return Source(sets["train"], {"test": sets["test"]}, classes)
 
 
 def _numbers(found: set[int]) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 from whichwhen import keyed
 from whichwhen.errors import DataError
-from whichwhen.menu import Feature
+from whichwhen.menu import Feature, Menu
 from whichwhen.provenance import Provenance
 from whichwhen.types import Batch, Hindsight
 
@@ -29,6 +29,10 @@ class SeriesSet:
         groups: ``[N]`` int64; series of one group belong together (one speaker, one patient, exact copies).
         features: the F columns.
         seed: what the random keys start from.
+        step_labels: ``[sum of lengths]`` int64, where every step has a label of its own (early event prediction); ``labels``
+            then holds whether and which event the series has at all.
+        weights: ``[N]`` float32, how much each series counts in training; None = all the same.
+        subgroups: by name ``[N]`` text, for metrics per subgroup.
     """
 
     source: str
@@ -39,6 +43,9 @@ class SeriesSet:
     groups: np.ndarray
     features: tuple[Feature, ...]
     seed: int = 0
+    step_labels: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    subgroups: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def from_list(
@@ -90,13 +97,18 @@ class SeriesSet:
     def take(self, rows: np.ndarray) -> SeriesSet:
         """Some of the series; ids, and so fakes and random requests, stay with them."""
         lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        lines = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return replace(
             self,
-            values=np.concatenate([self.series(int(i)) for i in rows]) if len(rows) else self.values[:0],
-            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            values=self.values[lines],
+            offsets=offsets,
             labels=self.labels[rows],
             ids=self.ids[rows],
             groups=self.groups[rows],
+            step_labels=None if self.step_labels is None else self.step_labels[lines],
+            weights=None if self.weights is None else self.weights[rows],
+            subgroups={name: column[rows] for name, column in self.subgroups.items()},
         )
 
     def padded(self, rows: np.ndarray | None = None, steps: int | None = None, fill: float = np.nan) -> np.ndarray:
@@ -133,6 +145,25 @@ class SeriesSet:
             complete=self.complete,
         )
         return Hindsight(batch, torch.from_numpy(self.labels[rows]).to(device))
+
+
+@dataclass(frozen=True)
+class Source:
+    """What every source of data comes down to before splits, scaling and fakes: raw values, NaN = not measured.
+
+    Attributes:
+        train: the series to learn and to choose models from.
+        tests: one or more sets to report on; the first is the one that is meant where none is named.
+        classes: names of the labels.
+        menu: what can be ordered and for how much; None = each feature by itself, at cost 1.
+        real: ``[T, F]`` bool, where it is known that only some columns matter.
+    """
+
+    train: SeriesSet
+    tests: Mapping[str, SeriesSet]
+    classes: tuple[str, ...]
+    menu: Menu | None = None
+    real: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -190,21 +221,28 @@ class Dataset:
     Attributes:
         name: as on the command line.
         train, validation: from the archive's training part, grouped series never on both sides.
-        test: the archive's test part; read once, after the model was chosen.
+        tests: the archive's test part, or several by name; read once, after the model was chosen.
         classes: names of the labels.
         provenance: which columns are real; for metrics and the oracle only.
         horizon: the longest series of the archive's training part, the unit of time for models and shifts.
         scaler: how the columns were scaled; fakes, and all columns of a shifted set, count as they are.
+        menu: what can be ordered; None = each feature by itself, at cost 1.
     """
 
     name: str
     train: SeriesSet
     validation: SeriesSet
-    test: SeriesSet
+    tests: Mapping[str, SeriesSet]
     classes: tuple[str, ...]
     provenance: Provenance
     horizon: int
     scaler: Scaler
+    menu: Menu | None = None
+
+    @property
+    def test(self) -> SeriesSet:
+        """The test set, or the first of several."""
+        return next(iter(self.tests.values()))
 
     @property
     def longest(self) -> int:
@@ -217,8 +255,8 @@ class Dataset:
         return self.train.features
 
     def split(self, name: str) -> SeriesSet:
-        """``train``, ``validation`` or ``test``."""
-        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        """``train``, ``validation``, ``test`` (the first one), or a test set by its own name."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test, **self.tests}
         if name not in splits:
             raise DataError(f"unknown split {name!r}", expected=f"one of {', '.join(splits)}")
         return splits[name]
