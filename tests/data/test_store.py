@@ -160,7 +160,7 @@ def test_extended_scaler_leaves_new_columns_alone() -> None:
 
 def test_unknown_split_is_refused_by_name() -> None:
     part = make_set([2, 2])
-    data = Dataset("own", part, part, part, ("0", "1"), Provenance.all_real(2, 3), 2, Scaler.identity(3))
+    data = Dataset("own", part, part, {"test": part}, ("0", "1"), Provenance.all_real(2, 3), 2, Scaler.identity(3))
     assert data.split("validation") is data.validation
     with pytest.raises(DataError, match=r"'tset'.*train, validation, test"):
         data.split("tset")
