@@ -38,7 +38,14 @@ def tiny_dataset(
     real[:, :n_real] = True
     classes = tuple(f"class{i}" for i in range(n_classes))
     return Dataset(
-        "tiny", **sets, classes=classes, provenance=Provenance(real), horizon=longest, scaler=Scaler.identity(n_features)
+        "tiny",
+        sets["train"],
+        sets["validation"],
+        {"test": sets["test"]},
+        classes=classes,
+        provenance=Provenance(real),
+        horizon=longest,
+        scaler=Scaler.identity(n_features),
     )
 
 

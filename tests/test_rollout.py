@@ -256,7 +256,7 @@ def test_the_request_after_the_last_step_is_not_billed():
     assert record.cost.tolist() == [[2.0, 2.0, 2.0]] * 2
     state = begin(policy, batch.keys)
     for t in range(3):
-        _, state = rollout.acquisition_step(policy, state, measure(policy, batch, state.selection, t))
+        _, state = rollout.acquisition_step(policy, state, measure(policy, batch, state, t))
     assert state.ledger.spent.tolist() == [8.0, 8.0]  # the ledger knows of the request under way; the bill does not
 
 

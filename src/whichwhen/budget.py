@@ -25,11 +25,11 @@ _EPS = 1e-6  # room for rounding when costs are added up
 
 @dataclass(frozen=True)
 class Ledger:
-    """A budget's running state for B series. What is pending and when an order may be asked again will stand here, too.
+    """A budget's running state for B series.
 
     Attributes:
         spent: what has been charged so far, the request under way included.
-        rate: what each series may spend at a step, where that differs between series; else None.
+        rate: each series' own amount or price, where they differ between series; else None.
     """
 
     spent: Float[Tensor, " B"]
@@ -38,6 +38,11 @@ class Ledger:
 
 class Budget(ABC):
     """Contract: how much may be spent, and when."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether it matters what was answered."""
+        return False
 
     @abstractmethod
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
@@ -61,6 +66,10 @@ class Budget(ABC):
         """The ledger after a request for the step ``time`` that costs ``cost``."""
         return Ledger(ledger.spent + cost, ledger.rate)
 
+    def settle(self, ledger: Ledger, unanswered: Float[Tensor, " B"]) -> Ledger:
+        """The ledger once it is known what of the last request was not answered, by its cost. Requests count, by default."""
+        return ledger
+
 
 @dataclass(frozen=True)
 class PerStep(Budget):
@@ -70,7 +79,9 @@ class PerStep(Budget):
 
     def check(self, menu: Menu) -> None:
         """At least the cheapest order, at most the whole menu."""
-        costs = menu.costs
+        costs = menu.costs[menu.costs > 0]
+        if not len(costs):
+            raise SpecError("a menu of free orders only", expected="something to choose", do="use --acquirer none")
         if not float(costs.min()) <= self.amount <= float(costs.sum()) + _EPS:
             raise SpecError(
                 f"budget {self.amount:g} per step for a menu of {len(costs)} orders",
@@ -102,8 +113,7 @@ class RandomPerStep(Budget):
 
     def init(self, keys: Int[Tensor, " B"]) -> Ledger:
         """Draw the amounts."""
-        drawn = keyed.uniform(keys, torch.full_like(keys, -2), 1, self.seed).squeeze(-1)
-        rate = torch.floor(self.low * ((self.high + 1) / self.low) ** drawn).clamp(max=self.high)
+        rate = torch.floor(_log_uniform(keys, self.low, self.high + 1, self.seed)).clamp(max=self.high)
         return Ledger(torch.zeros_like(rate), rate)
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
@@ -118,6 +128,124 @@ class RandomPerStep(Budget):
 
 
 @dataclass(frozen=True)
+class Price(Budget):
+    """Buy while it pays: every order that is worth more than ``price`` times its cost; no limit otherwise."""
+
+    price: float
+
+    def check(self, menu: Menu) -> None:
+        """Any price above 0."""
+        if not (math.isfinite(self.price) and self.price > 0):
+            raise SpecError(f"price {self.price:g}", expected="a number above 0", do="change --price")
+
+    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
+        """The whole menu, at that price."""
+        return _priced(ledger.spent.new_full(ledger.spent.shape, self.price), sum(menu.prices), menu)
+
+
+@dataclass(frozen=True)
+class RandomPrice(Budget):
+    """Another price for each series, from ``low`` to ``high``, uniform in its logarithm; for training, as ``RandomPerStep``."""
+
+    low: float
+    high: float
+    seed: int = 0
+
+    def check(self, menu: Menu) -> None:
+        """Both ends above 0."""
+        Price(self.low).check(menu)
+        Price(self.high).check(menu)
+
+    def init(self, keys: Int[Tensor, " B"]) -> Ledger:
+        """Draw the prices."""
+        rate = _log_uniform(keys, self.low, self.high, self.seed)
+        return Ledger(torch.zeros_like(rate), rate)
+
+    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
+        """The whole menu, at each series' own price."""
+        assert ledger.rate is not None, "a ledger of another budget"
+        return _priced(ledger.rate, sum(menu.prices), menu)
+
+
+@dataclass(frozen=True)
+class Total(Budget):
+    """So much for the whole series and never more.
+
+    Something has to pace it. With ``price``, an order is asked for only if it is worth more than that times its cost; the price
+    is learned from data (:func:`whichwhen.evaluation.pacing.find_price`). With ``over``, the amount becomes available evenly
+    over so many steps, and what is not spent at once is kept. With neither, each step may spend all that is left.
+
+    Attributes:
+        amount: for the whole series.
+        price: per unit of cost.
+        over: steps, the first of them included.
+        delivered: whether only orders that were answered count; else every request does.
+    """
+
+    amount: float
+    price: float | None = None
+    over: int | None = None
+    delivered: bool = False
+
+    def check(self, menu: Menu) -> None:
+        """At least the cheapest order."""
+        cheapest = min((cost for cost in menu.prices if cost > 0), default=math.inf)
+        if not (math.isfinite(self.amount) and self.amount >= cheapest):
+            raise SpecError(
+                f"a total of {self.amount:g} for a menu whose cheapest order costs {cheapest:g}",
+                expected=f"at least {cheapest:g}",
+                do="change --total",
+            )
+        if self.price is not None:
+            Price(self.price).check(menu)
+
+    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
+        """What is left, or available by now, on what it can pay for."""
+        return self._allow(ledger, reveal, menu, torch.full_like(ledger.spent, self.amount))
+
+    @property
+    def settles(self) -> bool:
+        """Where only deliveries count."""
+        return self.delivered
+
+    def settle(self, ledger: Ledger, unanswered: Float[Tensor, " B"]) -> Ledger:
+        """What was not answered is not paid for, where only deliveries count."""
+        return Ledger(ledger.spent - unanswered, ledger.rate) if self.delivered else ledger
+
+    def _allow(self, ledger: Ledger, reveal: Reveal, menu: Menu, amount: Float[Tensor, " B"]) -> Allowance:
+        available = amount
+        if self.over is not None:
+            available = amount * ((reveal.time + 2) / self.over).clamp(max=1.0)  # the request is for the step after the reveal
+        left = (available - ledger.spent).clamp(min=0)
+        prices = torch.tensor(menu.prices, device=left.device)
+        price = None if self.price is None else torch.full_like(left, self.price)
+        return Allowance(left, prices <= left.unsqueeze(-1) + _EPS, None, price)
+
+
+@dataclass(frozen=True)
+class RandomTotal(Total):
+    """Another total for each series, from ``low`` to ``amount``, uniform in its logarithm; for training."""
+
+    low: float = 1.0
+    seed: int = 0
+
+    def check(self, menu: Menu) -> None:
+        """Both ends must make sense for the menu."""
+        super().check(menu)
+        Total(self.low).check(menu)
+
+    def init(self, keys: Int[Tensor, " B"]) -> Ledger:
+        """Draw the amounts."""
+        rate = _log_uniform(keys, self.low, self.amount, self.seed)
+        return Ledger(torch.zeros_like(rate), rate)
+
+    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
+        """As with a fixed total, each series its own."""
+        assert ledger.rate is not None, "a ledger of another budget"
+        return self._allow(ledger, reveal, menu, ledger.rate)
+
+
+@dataclass(frozen=True)
 class Unlimited(Budget):
     """No limit: everything that an acquirer wants."""
 
@@ -127,6 +255,23 @@ class Unlimited(Budget):
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """The price of the whole menu."""
         return _same_for_all(sum(menu.prices), menu.prices, ledger.spent.shape[0], ledger.spent.device)
+
+
+def _log_uniform(keys: Int[Tensor, " B"], low: float, high: float, seed: int) -> Float[Tensor, " B"]:
+    """A number for each key, the same in any batch."""
+    drawn = keyed.uniform(keys, torch.full_like(keys, -2), 1, seed).squeeze(-1)
+    return low * (high / low) ** drawn
+
+
+def _priced(price: Float[Tensor, " B"], amount: float, menu: Menu) -> Allowance:
+    """All orders, if they are worth the price."""
+    size = len(price)
+    return Allowance(
+        torch.full_like(price, float(amount)),
+        torch.ones(size, len(menu.prices), dtype=torch.bool, device=price.device),
+        None,
+        price,
+    )
 
 
 @lru_cache(maxsize=1024)

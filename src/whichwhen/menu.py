@@ -93,6 +93,11 @@ class Menu:
         return tuple(order.cost for order in self.orders)
 
     @property
+    def delays(self) -> bool:
+        """Whether a result takes longer than to the next step."""
+        return any(order.turnaround > 1 for order in self.orders)
+
+    @property
     def costs(self) -> np.ndarray:
         """Cost of each order, ``[K]`` float32."""
         return np.array(self.prices, dtype=np.float32)

@@ -16,10 +16,10 @@ from whichwhen import keyed
 from whichwhen._version import __version__
 from whichwhen.acquirers import OracleAcquirer, StaticAcquirer, make_acquirer
 from whichwhen.acquirers.static import forest_importance
-from whichwhen.budget import Budget, PerStep, Unlimited
+from whichwhen.budget import Budget, PerStep, Price, Total, Unlimited
 from whichwhen.data.store import Dataset
 from whichwhen.errors import FeatureError
-from whichwhen.menu import Feature, Menu
+from whichwhen.menu import Feature, Menu, Order
 from whichwhen.predictors import make_predictor
 from whichwhen.rollout import Policy
 from whichwhen.session import Session
@@ -41,6 +41,8 @@ class Card(BaseModel):
         horizon: the longest training series.
         longest: the longest series at all, in the data that it was trained and tested on.
         mean, std: how raw values are scaled, per column.
+        orders: what can be ordered; empty = each feature by itself, at cost 1.
+        price: what paces a total budget, where that was learned.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +57,8 @@ class Card(BaseModel):
     longest: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    orders: tuple[Order, ...] = ()
+    price: float | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Card:
@@ -74,6 +78,7 @@ class Card(BaseModel):
             longest=data.longest,
             mean=tuple(float(number) for number in data.scaler.mean),
             std=tuple(float(number) for number in data.scaler.std),
+            orders=() if data.menu is None else data.menu.orders,
         )
 
 
@@ -152,23 +157,47 @@ class Model:
         )
 
 
-def make_budget(spec: RunSpec) -> Budget:
-    """The budget of a spec; the complete acquirer has no limit."""
-    return Unlimited() if spec.acquirer.kind == "complete" else PerStep(spec.budget.per_step)
+def make_budget(spec: RunSpec, horizon: int, price: float | None = None) -> Budget:
+    """The budget of a spec; the complete acquirer has no limit.
+
+    Args:
+        spec: of the run.
+        horizon: the steps over which a total becomes available.
+        price: what paces a total, where that was learned.
+    """
+    if spec.acquirer.kind == "complete":
+        return Unlimited()
+    match spec.budget.kind:
+        case "price":
+            assert spec.budget.price is not None
+            return Price(spec.budget.price)
+        case "total":
+            assert spec.budget.total is not None
+            over = horizon if price is None else None
+            return Total(spec.budget.total, price, over, spec.budget.bill == "delivered")
+        case "per-step":
+            return PerStep(spec.budget.per_step)
 
 
 def blank_model(card: Card) -> Model:
     """A model of the card's shape with fresh weights, drawn from the spec's seed."""
     spec = card.spec
     features = [Feature(name, unit) for name, unit in zip(card.features, card.units, strict=True)]
-    menu = Menu.one_per_feature(features)
-    budget = make_budget(spec)
+    menu = Menu(tuple(features), card.orders) if card.orders else Menu.one_per_feature(features)
+    budget = make_budget(spec, card.horizon, card.price)
     budget.check(menu)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed.stream_seed(spec.seed, "weights"))
         predictor = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
         acquirer = make_acquirer(
-            spec.acquirer, len(features), len(menu.orders), card.horizon, card.longest, predictor.context_size, spec.seed
+            spec.acquirer,
+            len(features),
+            len(menu.orders),
+            card.horizon,
+            card.longest,
+            predictor.context_size,
+            spec.seed,
+            menu.delays,
         )
     if acquirer.learns and spec.training.objective == "value":
         acquirer.unit = "nats"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +19,7 @@ from whichwhen.budget import Budget, Ledger
 from whichwhen.contracts import Acquirer, Predictor, Selector
 from whichwhen.menu import Menu
 from whichwhen.noise import Generator
+from whichwhen.ordering import Pending, Rules, also
 from whichwhen.selection import HardTopK
 from whichwhen.types import Batch, Reveal, Rollout, Scores, Selection, State, Step, View, narrow, tree_map
 
@@ -40,33 +42,14 @@ class Policy:
     predictor: Predictor
     selector: Selector = HardTopK()  # noqa: RUF009 (immutable)
 
-    def __post_init__(self) -> None:
-        reveals = torch.from_numpy(self.menu.reveals).float()
-        identity = reveals.shape[0] == reveals.shape[1] and bool((reveals == torch.eye(len(reveals))).all())
-        object.__setattr__(self, "_zero", torch.zeros(()))
-        object.__setattr__(self, "_costs", torch.from_numpy(self.menu.costs))
-        object.__setattr__(self, "_reveals", None if identity else reveals)
+    @cached_property
+    def rules(self) -> Rules:
+        """The menu's."""
+        return Rules(self.menu)
 
     def with_selector(self, selector: Selector) -> Policy:
         """The same policy, choosing in another way."""
         return replace(self, selector=selector)
-
-    def costs(self, device: torch.device) -> Float[Tensor, " K"]:
-        """Cost of each order."""
-        return _on(self._costs, device)  # type: ignore[attr-defined]
-
-    def zero(self, device: torch.device) -> Float[Tensor, ""]:
-        """0, the age of whatever is sampled and delivered at the same step."""
-        return _on(self._zero, device)  # type: ignore[attr-defined]
-
-    def asked(self, request: Float[Tensor, "B K"]) -> Float[Tensor, "B F"]:
-        """1 for each feature that a request reveals, with the request's gradient."""
-        reveals: Tensor | None = self._reveals  # type: ignore[attr-defined]
-        return request if reveals is None else (request @ reveals.to(request.device)).clamp(max=1.0)
-
-
-def _on(tensor: Tensor, device: torch.device) -> Tensor:
-    return tensor if tensor.device == device else tensor.to(device)
 
 
 @dataclass(frozen=True)
@@ -76,12 +59,14 @@ class LoopState:
     Attributes:
         predictor, acquirer: the models' own states.
         ledger: the budget's.
+        pending: what earlier requests still mean, the one for the coming step included.
         scores, selection, cost: what was decided for the coming step, and what that costs.
     """
 
     predictor: State
     acquirer: State
     ledger: Ledger
+    pending: Pending
     scores: Scores
     selection: Selection
     cost: Float[Tensor, " B"]
@@ -93,7 +78,8 @@ def begin(policy: Policy, keys: Int[Tensor, " B"], generator: Generator | None =
     context, predictor_state = policy.predictor.init(size)
     ledger = policy.budget.init(keys)
     nothing = Reveal.nothing(size, len(policy.menu.features), keys.device)
-    return _place_order(policy, nothing, context, predictor_state, policy.acquirer.init(keys), ledger, generator)
+    pending = policy.rules.to(keys.device).init(size)
+    return _place_order(policy, nothing, context, predictor_state, policy.acquirer.init(keys), ledger, pending, generator)
 
 
 def acquisition_step(
@@ -104,7 +90,11 @@ def acquisition_step(
     Returns the logits after this step, and the state that holds the next request.
     """
     logits, context, predictor_state = policy.predictor.step(reveal, state.predictor)
-    return logits, _place_order(policy, reveal, context, predictor_state, state.acquirer, state.ledger, generator)
+    ledger = state.ledger
+    if policy.budget.settles:
+        unanswered = policy.rules.to(reveal.mask.device).unanswered(state.selection, reveal)
+        ledger = policy.budget.settle(ledger, unanswered)
+    return logits, _place_order(policy, reveal, context, predictor_state, state.acquirer, ledger, state.pending, generator)
 
 
 def _place_order(
@@ -114,30 +104,25 @@ def _place_order(
     predictor_state: State,
     acquirer_state: State,
     ledger: Ledger,
+    pending: Pending,
     generator: Generator | None,
 ) -> LoopState:
-    costs = policy.costs(reveal.values.device)
+    rules = policy.rules.to(reveal.values.device)
     time = reveal.time + 1
-    allowance = policy.budget.allow(ledger, reveal, policy.menu)
-    scores, acquirer_state = policy.acquirer.step(View(reveal, allowance, context, time), acquirer_state)
-    selection = policy.selector.select(scores, allowance, costs, generator)
-    cost = torch.mv(selection.request, costs)
+    allowance, must = rules.restrict(policy.budget.allow(ledger, reveal, policy.menu), pending)
+    view = View(reveal, allowance, context, time, rules.under_way(pending))
+    scores, acquirer_state = policy.acquirer.step(view, acquirer_state)
+    selection = policy.selector.select(scores, allowance, rules.costs, generator)
+    if must is not None:
+        selection = also(selection, must)
+    cost = torch.mv(selection.request, rules.costs)
     ledger = policy.budget.charge(ledger, selection.request, cost, time)
-    return LoopState(predictor_state, acquirer_state, ledger, scores, selection, cost)
+    return LoopState(predictor_state, acquirer_state, ledger, rules.remember(pending, selection), scores, selection, cost)
 
 
-def measure(policy: Policy, batch: Batch, selection: Selection, t: int) -> Reveal:
-    """What a request for step t brings from a recorded batch: the requested values that the record holds."""
-    n = selection.request.shape[0]
-    mask = policy.asked(selection.relaxed)
-    if not batch.complete:
-        mask = mask * batch.observed[:n, t]
-    return Reveal(
-        values=batch.values[:n, t] * mask,
-        mask=mask,
-        age=policy.zero(mask.device).expand_as(mask),
-        time=torch.full((n,), t, device=mask.device),
-    )
+def measure(policy: Policy, batch: Batch, state: LoopState, t: int) -> Reveal:
+    """What arrives at step t from a recorded batch."""
+    return policy.rules.to(batch.values.device).arrive(batch, state.selection, state.pending, t)
 
 
 def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None, keep_states: bool = False) -> Rollout:
@@ -160,7 +145,7 @@ def roll_out(policy: Policy, batch: Batch, generator: Generator | None = None, k
             n -= 1
         if n < state.cost.shape[0]:
             state = narrow(state, n)
-        reveal = measure(policy, batch, state.selection, t)
+        reveal = measure(policy, batch, state, t)
         before = state
         logits, state = acquisition_step(policy, state, reveal, generator)
         kept = before.predictor if keep_states else None

@@ -12,7 +12,7 @@ gradient comes straight through a relaxation instead.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from whichwhen.contracts import Selector
+from whichwhen.errors import SpecError
 from whichwhen.noise import Generator, gumbel
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores, Selection
@@ -42,9 +43,11 @@ class HardTopK(Selector):
         noise: Tensor | None = None,
     ) -> Selection:
         """Take the highest scores; no noise, no gradient."""
-        ranking = scores.values.detach()
+        ranking = preference(scores, allowance, costs).detach()
+        if allowance.price is not None:
+            allowance = replace(allowance, feasible=allowance.feasible & (ranking > 0), count=None)
         request, _, _ = take_highest(ranking, allowance, costs)
-        return Selection(request, request, ranking)
+        return Selection(request, request, ranking, None, _choices(allowance), allowance.price)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class GumbelTopK(Selector):
 
     The sequence has the distribution of draws without replacement from the softmax of the scores (Plackett-Luce; Kool et al.
     2019), at the price of one draw. The gradient is that of sigmoid((perturbed score - threshold) / temperature), with the
-    threshold midway between the lowest score that was taken and the highest that was not.
+    threshold midway between the lowest score that was taken and the highest that was not. Where orders have to be worth their
+    price, each is taken by itself if its score, perturbed by logistic noise, is above 0: the threshold is 0.
     """
 
     temperature: float = 1.0
@@ -69,16 +73,22 @@ class GumbelTopK(Selector):
         """Draw once, take the top; ``noise`` is ``[B, K]``."""
         if noise is None:
             noise = gumbel(scores.values.shape, scores.values, generator)
-        perturbed = scores.values + noise
+            if allowance.price is not None:  # each order against its price: the difference of two is logistic
+                noise = noise - gumbel(scores.values.shape, scores.values, generator)
+        perturbed = preference(scores, allowance, costs) + noise
         if allowance.count is None:
             perturbed = perturbed.masked_fill(~allowance.feasible, -torch.inf)
         ranking = perturbed.detach()
-        request, lowest, highest = take_highest(ranking, allowance, costs)
+        if allowance.price is not None:
+            request = greedy_fill(ranking.masked_fill(ranking <= 0, -torch.inf), allowance, costs)
+            margin = ranking
+        else:
+            request, lowest, highest = take_highest(ranking, allowance, costs)
+            margin = ranking - threshold(lowest, highest) if perturbed.requires_grad else ranking
         relaxed = request
         if perturbed.requires_grad:
-            margin = ranking - threshold(lowest, highest)
             relaxed = _StraightThrough.apply(perturbed, request, margin, self.temperature)  # type: ignore[no-untyped-call]
-        return Selection(request, relaxed, ranking, noise)
+        return Selection(request, relaxed, ranking, noise, _choices(allowance), allowance.price)
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -123,6 +133,8 @@ class SequentialGumbel(Selector):
         noise: Tensor | None = None,
     ) -> Selection:
         """Draw one after the other; ``noise`` is ``[B, S, K]``."""
+        if allowance.price is not None:
+            raise SpecError("a price with the paper's selector", expected="the top-k selector", do="use --selector top-k")
         logits = scores.values
         draws = most_picks(allowance, costs)
         if noise is None:
@@ -132,7 +144,7 @@ class SequentialGumbel(Selector):
             wanted = allowance.feasible & torch.isfinite(logits)
             logits = logits.masked_fill(~wanted, 0.0)
         relaxed, ranking = _Draws.apply(logits, noise, wanted, allowance, costs, self)  # type: ignore[no-untyped-call]
-        return Selection(relaxed.detach(), relaxed, ranking, noise)
+        return Selection(relaxed.detach(), relaxed, ranking, noise, _choices(allowance))
 
 
 class _Draws(torch.autograd.Function):
@@ -196,6 +208,19 @@ class _Draws(torch.autograd.Function):
         if ctx.selector.repeat == "penalty":
             inner = inner * (1 - 100.0 * before * logits.sign().unsqueeze(-2))
         return inner.sum(-2) / ctx.selector.temperature, None, None, None, None, None
+
+
+def preference(scores: Scores, allowance: Allowance, costs: Float[Tensor, " K"]) -> Float[Tensor, "*B K"]:
+    """What orders are ranked by: logits as they are, nats per unit of cost, less the price. Above 0 = worth its price."""
+    if scores.unit == "logits":
+        return scores.values
+    worth = scores.values / costs.clamp(min=_EPS)
+    return worth if allowance.price is None else worth - allowance.price.unsqueeze(-1)
+
+
+def _choices(allowance: Allowance) -> Bool[Tensor, "*B K"] | None:
+    """What there is to choose from, where that is not everything."""
+    return allowance.feasible if allowance.count is None else None
 
 
 def make_selector(spec: SelectorSpec) -> Selector:

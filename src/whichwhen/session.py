@@ -79,8 +79,16 @@ class Session:
         taken = [k for k, asked in enumerate(selection.request[0].tolist()) if asked]
         return tuple(names[k] for k in sorted(taken, key=ranking.__getitem__, reverse=True))
 
+    @property
+    def due(self) -> tuple[str, ...]:
+        """Names of the features that should arrive at the coming step: asked for now or earlier, or free."""
+        age = self.policy.rules.due(self._state.selection, self._state.pending)[0].tolist()
+        return tuple(name for name, column in self._columns.items() if age[column] >= 0)
+
     def observe(self, values: Mapping[str, float | None]) -> Outcome:
         """Take one step.
+
+        A value's age follows from when its order was asked; what nobody asked for counts as sampled now.
 
         Args:
             values: raw values by feature name (as the data set has them, for a model of shifted columns, which have no scaling
@@ -126,7 +134,9 @@ class Session:
                 )
             scaled[0, column] = scaled_number
             mask[0, column] = 1.0
-        return Reveal(torch.from_numpy(scaled), torch.from_numpy(mask), torch.zeros(scaled.shape), torch.tensor([self.time]))
+        arrived = torch.from_numpy(mask)
+        age = self.policy.rules.due(self._state.selection, self._state.pending).clamp(min=0) * arrived
+        return Reveal(torch.from_numpy(scaled), arrived, age, torch.tensor([self.time]))
 
     def save(self, path: Path | str) -> None:
         """Write where the session stands. The model is not part of it."""

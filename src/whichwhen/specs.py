@@ -77,16 +77,55 @@ class BudgetSpec(Spec):
         5.0, description="What may be spent at each step; every order costs 1, so this is a number of orders."
     )
 
-    train_range: Annotated[tuple[int, int] | None, tyro.conf.arg(name="train-budgets", metavar="LOW HIGH")] = Field(
+    total: float | None = Field(
+        None, description="What may be spent over a whole series, instead of at each step.", json_schema_extra=_LATER
+    )
+    pace: Literal["even", "price"] = Field(
+        "even",
+        description="total: it becomes available evenly over the steps, or is spent on what is worth a price that is learned "
+        "on validation.",
+        json_schema_extra=_LATER,
+    )
+    price: float | None = Field(
         None,
-        description="Draw each series' budget anew in each epoch of training, from LOW to HIGH: one model for all of them.",
+        description="Buy what is worth more than this times its cost (in nats for --objective value), instead of a budget.",
+        json_schema_extra=_LATER,
+    )
+    bill: Literal["requested", "delivered"] = Field(
+        "requested",
+        description="total: whether a request that the record can't answer counts.",
+        json_schema_extra=_LATER,
+    )
+    train_range: Annotated[tuple[float, float] | None, tyro.conf.arg(name="train-budgets", metavar="LOW HIGH")] = Field(
+        None,
+        description="Draw each series' budget (total, price) anew in each epoch of training, from LOW to HIGH: one model for "
+        "all of them.",
         json_schema_extra=_LATER,
     )
 
+    @property
+    def kind(self) -> Literal["per-step", "total", "price"]:
+        """Which of them counts."""
+        return "price" if self.price is not None else "total" if self.total is not None else "per-step"
+
+    @property
+    def priced(self) -> bool:
+        """Whether orders have to be worth a price."""
+        return self.kind == "price" or (self.kind == "total" and self.pace == "price")
+
     def check(self) -> None:  # noqa: D102 (inherited)
-        if self.train_range is not None and not 1 <= self.train_range[0] <= self.train_range[1]:
+        if self.price is not None and self.total is not None:
+            raise SpecError(f"total {self.total:g} and price {self.price:g}", expected="one of them")
+        for name in ("total", "price"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise SpecError(f"{name} is {value:g}", expected="more than 0", do=f"change --{name}")
+        if self.train_range is not None:
             low, high = self.train_range
-            raise SpecError(f"train-budgets is {low} {high}", expected="two numbers from 1, the lower one first")
+            least = 1 if self.kind == "per-step" else 0
+            if not (least <= low <= high and low > 0 and math.isfinite(high)):
+                words = "from 1" if least else "above 0"
+                raise SpecError(f"train-budgets is {low:g} {high:g}", expected=f"two numbers {words}, the lower one first")
         if not (math.isfinite(self.per_step) and self.per_step > 0):
             raise SpecError(
                 f"budget is {self.per_step:g}",
@@ -140,6 +179,11 @@ class PredictorSpec(Spec):
     time_features: Annotated[int, tyro.conf.arg(name="predictor-time-features")] = Field(
         8, description="Fourier frequencies of the time step among the inputs; 0 = no time."
     )
+    time_gate: Annotated[bool, tyro.conf.arg(name="time-gate")] = Field(
+        False,
+        description="conv: let each column count for more or less as time goes on.",
+        json_schema_extra=_LATER,
+    )
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "width", "layers")
@@ -184,8 +228,19 @@ class TrainingSpec(Spec):
         "loss per order, in nats; the prediction loss and a policy gradient that credits requests with what came of them.",
         json_schema_extra=_LATER,
     )
+    sharpen: float = Field(
+        1.0,
+        description="Multiply the scores by more and more in training, by this much in the last epoch: the draws become as "
+        "certain as they are in evaluation (a falling temperature); 1 = never.",
+        json_schema_extra=_LATER,
+    )
     step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")
-    choose_by: Literal["accuracy", "loss"] = Field(
+    class_weight: Literal["none", "balanced"] = Field(
+        "none",
+        description="balanced: classes count the same in the loss, however rare they are.",
+        json_schema_extra=_LATER,
+    )
+    choose_by: Literal["accuracy", "loss", "auroc"] = Field(
         "accuracy", description="Validation metric, with hard selection, that picks the epoch to keep."
     )
     warm_up: int = Field(
@@ -201,7 +256,7 @@ class TrainingSpec(Spec):
     save_epochs: bool = Field(False, description="Keep the weights of each epoch, for test curves drawn afterwards.")
 
     def check(self) -> None:  # noqa: D102 (inherited)
-        self._at_least(1, "epochs", "batch_size")
+        self._at_least(1, "epochs", "batch_size", "sharpen")
         self._at_least(0, "weight_decay", "clip", "step_loss", "patience", "warm_up", "level_gain", "min_epochs")
         if self.warm_up >= self.epochs:
             raise SpecError(

@@ -64,10 +64,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class Hindsight:
-    """What only objectives and metrics may see: the whole truth of a batch, labels included."""
+    """What only objectives and metrics may see: the whole truth of a batch, labels included.
+
+    Attributes:
+        batch: all values.
+        labels: of each series.
+        step_labels: of each step, where steps have their own; 0 after the end of a series.
+        weights: how much each series counts; None = all the same.
+        class_weights: how much each class counts; None = all the same.
+    """
 
     batch: Batch
     labels: Int[Tensor, " B"]
+    step_labels: Int[Tensor, "B T"] | None = None
+    weights: Float[Tensor, " B"] | None = None
+    class_weights: Float[Tensor, " C"] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,11 +126,13 @@ class Allowance:
         feasible: whether each order may be asked for at this step.
         count: where each series may take some number of orders, any of them, at one cost: that number, for all or for each; it
             spares the selector from looking at the other tensors. None = look.
+        price: what an order must be worth per unit of its cost to be asked for; None = whatever fits is asked for.
     """
 
     amount: Float[Tensor, "*B"]
     feasible: Bool[Tensor, "*B K"]
     count: int | Int[Tensor, "*B"] | None = None
+    price: Float[Tensor, "*B"] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,18 +143,23 @@ class Selection:
         request: 1 for each order that is asked for.
         relaxed: the same numbers; in training it carries the gradient back to the scores.
         ranking: what the choice went by: of two orders that were taken, the higher one was drawn first.
+            -inf for those that were asked without being drawn (mandatory ones).
         noise: the noise that was used, in the selector's own shape; None where the choice was not random.
+        feasible: what there was to choose from; None = every order.
+        price: what an order had to be worth per unit of its cost; None = no such condition.
     """
 
     request: Float[Tensor, "*B K"]
     relaxed: Float[Tensor, "*B K"]
     ranking: Float[Tensor, "*B K"]
     noise: Float[Tensor, "..."] | None = None
+    feasible: Bool[Tensor, "*B K"] | None = None
+    price: Float[Tensor, "*B"] | None = None
 
     @property
     def order(self) -> Int[Tensor, "*B S"]:
-        """The orders that were taken, in the sequence in which they were drawn, padded with -1 to the longest."""
-        taken = self.request > 0
+        """The orders that were drawn, in the sequence in which they were drawn, padded with -1 to the longest."""
+        taken = (self.request > 0) & (self.ranking > -torch.inf)
         most = int(taken.sum(-1).max()) if taken.numel() else 0
         front = torch.sort(self.ranking.masked_fill(~taken, -torch.inf), dim=-1, descending=True, stable=True).indices
         front = front[..., :most]
@@ -157,12 +175,14 @@ class View:
         allowance: what the budget lets it order now.
         context: what the predictor lets it see.
         time: the step that it orders for: 0 for the initial request, otherwise one after the reveal's.
+        under_way: 1 for each order that was asked and whose result is yet to come; None where all arrive at the next step.
     """
 
     reveal: Reveal
     allowance: Allowance
     context: Float[Tensor, "B H"]
     time: Int[Tensor, " B"]
+    under_way: Float[Tensor, "B K"] | None = None
 
 
 @dataclass(frozen=True)
@@ -310,7 +330,10 @@ def join(records: list[R]) -> R:
         if first.dim() == 2 and not any(any(tensor.stride()) or tensor.data_ptr() != first.data_ptr() for tensor in tensors):
             out = first[:1].expand(sum(len(tensor) for tensor in tensors), first.shape[1])  # one number, shown many times
         else:
-            out = torch.cat(tensors)
+            most = (
+                max(tensor.shape[1] for tensor in tensors) if first.dim() == 3 else 0
+            )  # the noise of more draws at some steps
+            out = torch.cat([_with_zeros(tensor, most) if most else tensor for tensor in tensors])
     elif isinstance(first, dict):
         out = {name: join([cast("dict[str, Any]", record)[name] for record in records]) for name in first}
     elif dataclasses.is_dataclass(first) and not isinstance(first, type):
@@ -321,6 +344,12 @@ def join(records: list[R]) -> R:
     else:
         out = first
     return cast("R", out)
+
+
+def _with_zeros(tensor: Tensor, rows: int) -> Tensor:
+    """``[n, rows, …]``, zeros after what there is."""
+    missing = rows - tensor.shape[1]
+    return torch.cat([tensor, tensor.new_zeros(len(tensor), missing, *tensor.shape[2:])], 1) if missing else tensor
 
 
 def flatten(record: Any, prefix: str = "") -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ def unrolled_with_detached_inputs(policy, batch):
     generator = seeded()
     state, logits = begin(policy, batch.keys, generator), []
     for t in range(batch.steps):
-        reveal = measure(policy, batch, state.selection, t)
+        reveal = measure(policy, batch, state, t)
         step_logits, context, predictor_state = policy.predictor.step(reveal, state.predictor)
         logits.append(step_logits)
         acquirer = policy.acquirer

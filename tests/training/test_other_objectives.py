@@ -164,7 +164,7 @@ def test_every_objective_trains_every_acquirer_and_is_end_to_end_where_nothing_i
     model = make_model(
         tiny_spec(training__objective=kind, training__epochs=2, training__warm_up=1, acquirer__kind=acquirer), data
     )
-    objective = make_objective(model.card.spec.training, model.policy)
+    objective = make_objective(model.card.spec, model.policy)
     assert isinstance(objective, EndToEnd) == (kind == "end-to-end" or acquirer == "random")
     before = {name: tensor.clone() for name, tensor in model.tensors().items()}
     state = fit(model, data)

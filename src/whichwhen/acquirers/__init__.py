@@ -25,7 +25,14 @@ __all__ = [
 
 
 def make_acquirer(
-    spec: AcquirerSpec, n_features: int, n_orders: int, horizon: int, longest: int, context_size: int, seed: int
+    spec: AcquirerSpec,
+    n_features: int,
+    n_orders: int,
+    horizon: int,
+    longest: int,
+    context_size: int,
+    seed: int,
+    delays: bool = False,
 ) -> Acquirer:
     """The acquirer of a spec, with fresh weights, and before what it is fitted on or told.
 
@@ -36,12 +43,14 @@ def make_acquirer(
         longest: the longest series at all, for the oracle's table.
         context_size: width of the predictor's context.
         seed: of random requests.
+        delays: whether the menu has results that take longer than a step.
     """
     match spec.kind:
         case "learned":
             reads = context_size if spec.context else 0
-            sizes = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads, spec.budget, spec.value_features)
-            return RecurrentAcquirer(*sizes, spec.memory) if spec.memory else LearnedAcquirer(*sizes)
+            shape = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads)
+            inputs = (spec.budget, spec.value_features, delays)
+            return RecurrentAcquirer(*shape, *inputs, spec.memory) if spec.memory else LearnedAcquirer(*shape, *inputs)
         case "table":
             return TableAcquirer(n_orders, horizon)
         case "random":

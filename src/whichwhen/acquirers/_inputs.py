@@ -16,10 +16,11 @@ SLOWEST = math.pi / 2
 
 
 class ViewInput(nn.Module):
-    """The last observation, its mask and the time that it orders for; where wanted, the predictor's context and the budget.
+    """The last observation, its mask and the time that it orders for, and what else is wanted.
 
-    The budget is what may be spent at this step, as log(1 + amount) / log(1 + K). With ``value_features``, sines and cosines of
-    the values come along: with them a small network can tell levels apart, and need not have its choice rise or fall with them.
+    ``context_size``: the predictor's context. ``budget``: what may be spent at this step, as log(1 + amount) / log(1 + K), or
+    the logarithm of the price. ``value_features``: sines and cosines of the values, with which a small network can tell levels
+    apart, and need not have its choice rise or fall with them. ``delays``: what is under way.
     """
 
     def __init__(
@@ -31,13 +32,15 @@ class ViewInput(nn.Module):
         context_size: int = 0,
         budget: bool = False,
         value_features: int = 0,
+        delays: bool = False,
     ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features)
         self.reads_context = context_size > 0
         self.reads_budget = budget
+        self.reads_under_way = delays
         self.scale = 1 / math.log1p(n_orders)
-        self.width = (2 + 2 * value_features) * n_features + self.time.width + context_size + budget
+        self.width = (2 + 2 * value_features) * n_features + self.time.width + context_size + budget + delays * n_orders
         self.register_buffer("waves", SLOWEST * torch.arange(1, value_features + 1), persistent=False)
 
     waves: Tensor
@@ -52,5 +55,10 @@ class ViewInput(nn.Module):
         if self.reads_context:
             parts.append(view.context)
         if self.reads_budget:
-            parts.append(torch.log1p(view.allowance.amount).mul(self.scale).unsqueeze(-1))
+            price = view.allowance.price
+            money = torch.log1p(view.allowance.amount).mul(self.scale) if price is None else torch.log(price)
+            parts.append(money.unsqueeze(-1))
+        if self.reads_under_way:
+            assert view.under_way is not None, "a menu without delays"
+            parts.append(view.under_way)
         return torch.cat(parts, -1)

@@ -30,10 +30,11 @@ class LearnedAcquirer(Acquirer):
         context_size: int = 0,
         budget: bool = False,
         value_features: int = 0,
+        delays: bool = False,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features)
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features, delays)
         self.hidden = nn.Linear(self.inputs.width, hidden)
         self.scores = nn.Linear(hidden, n_orders)
 
@@ -65,11 +66,12 @@ class RecurrentAcquirer(Acquirer):
         context_size: int = 0,
         budget: bool = False,
         value_features: int = 0,
+        delays: bool = False,
         memory: int = 32,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features)
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features, delays)
         self.memory = nn.GRUCell(self.inputs.width, memory)
         self.hidden = nn.Linear(self.inputs.width + memory, hidden)
         self.scores = nn.Linear(hidden, n_orders)

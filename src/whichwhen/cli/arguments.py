@@ -63,8 +63,12 @@ class EvaluateArgs(ComputeArgs):
     """Evaluate a finished run with hard selection."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = Field(description="The run folder.")
-    split: Literal["test", "validation", "train"] = Field("test", description="On which series.")
+    split: str = Field("test", description="On which series: test, validation, train, or a test set by its name.")
     budget: float | None = Field(None, description="Another budget per step than the run was trained with.")
+    total: float | None = Field(None, description="A budget for the whole series instead; its pace is found on validation.")
+    price: float | None = Field(
+        None, description="A price instead of a budget: buy what is worth more than that times its cost."
+    )
 
 
 class PlotArgs(ComputeArgs):

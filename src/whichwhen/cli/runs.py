@@ -95,23 +95,24 @@ def run_evaluate(args: EvaluateArgs) -> None:
     device = _prepare(args)
     result = load_result(args.run)
     model = load_model(args.run)
-    from dataclasses import replace
-
-    from whichwhen.budget import PerStep
     from whichwhen.data import load_dataset
     from whichwhen.evaluation import evaluate
+    from whichwhen.evaluation.pacing import at_budget
 
     spec = model.card.spec
-    policy = model.policy
-    if args.budget is not None:
-        budget = PerStep(args.budget)
-        budget.check(policy.menu)
-        policy = replace(policy, budget=budget)
+    wanted = BudgetSpec(
+        per_step=spec.budget.per_step if args.budget is None else args.budget, total=args.total, price=args.price
+    )
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
     model.check_classes(data.classes)
     for module in model.modules().values():
         module.to(device)
+    asked = {"budget": args.budget, "total": args.total, "price": args.price}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if len(given) > 1:
+        raise SpecError(f"--{' and --'.join(given)}", expected="one of them")
+    policy = at_budget(model, wanted, data.validation, device) if given else model.policy
     found = evaluate(policy, data.split(args.split), data.provenance, device=device).metrics.to_dict()
     document = {
         "run": str(args.run),
@@ -120,6 +121,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
         "seed": result["seed"],
         "split": args.split,
         "budget": result["budget"] if args.budget is None else args.budget,
+        **({name: value for name, value in given.items() if name != "budget"}),
         **found,
     }
     if args.json_:

@@ -144,7 +144,14 @@ class SeriesSet:
             keys=torch.from_numpy(keys).to(device),
             complete=self.complete,
         )
-        return Hindsight(batch, torch.from_numpy(self.labels[rows]).to(device))
+        step_labels = None
+        if self.step_labels is not None:
+            at = np.arange(values.shape[1])
+            lines = np.minimum(self.offsets[rows][:, None] + at, len(self.values) - 1)
+            own = np.where(at < lengths[:, None], self.step_labels[lines], 0)
+            step_labels = torch.from_numpy(own).to(device)
+        weights = None if self.weights is None else torch.from_numpy(self.weights[rows]).to(device)
+        return Hindsight(batch, torch.from_numpy(self.labels[rows]).to(device), step_labels, weights)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,12 @@ class Metrics:
         real_fraction: share of the requested orders that reveal a real feature; None where nothing was requested or
             nobody said what is real.
         n: number of series.
+        auroc, auprc: of the second class against the first, where there are two and both occur; else None.
+        requested_cost: billed over a whole series, the mean.
+        delivered_cost: of it, what the record could answer.
+        unanswered: share of the requests that it could not.
+
+    Where every step has its own label, accuracy, loss, auroc and auprc are over all steps of all series.
     """
 
     accuracy: float
@@ -26,6 +32,11 @@ class Metrics:
     cost_per_step: float
     real_fraction: float | None
     n: int
+    auroc: float | None = None
+    auprc: float | None = None
+    requested_cost: float = 0.0
+    delivered_cost: float = 0.0
+    unanswered: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """As in ``result.json``."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from sklearn.metrics import average_precision_score, roc_auc_score
 from torch.nn import functional as F
 
 from whichwhen.data.store import SeriesSet
@@ -13,6 +14,7 @@ from whichwhen.evaluation.metrics import Metrics, real_fraction
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import HardTopK
+from whichwhen.types import Hindsight, Rollout
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,9 @@ class Evaluation:
         metrics: the numbers.
         ids, labels, predictions: ``[N]``; positions in the classes.
         cost: ``[N]``, billed over the whole series.
+        delivered: ``[N]``, of it what the record could answer, in whole or in part.
+        probabilities: ``[N, C]`` after the last step.
+        step_probabilities: ``[sum of lengths, C]``, series after series, where every step has a label; else None.
         lengths: ``[N]``.
         requested_by_class: ``[C, T, K]``, how many series of each class requested each order at each step.
         going_by_class: ``[C, T]``, how many series of each class have that step.
@@ -34,6 +39,9 @@ class Evaluation:
     labels: np.ndarray
     predictions: np.ndarray
     cost: np.ndarray
+    delivered: np.ndarray
+    probabilities: np.ndarray
+    step_probabilities: np.ndarray | None
     lengths: np.ndarray
     requested_by_class: np.ndarray
     going_by_class: np.ndarray
@@ -72,10 +80,8 @@ def evaluate(
     """
     policy = policy.with_selector(HardTopK())
     steps, n_orders = int(series.lengths.max()), len(policy.menu.orders)
-    predictions = np.zeros(len(series), dtype=np.int64)
-    losses = np.zeros(len(series))
-    cost = np.zeros(len(series))
     n_classes = int(series.labels.max()) + 1
+    tally = _Tally(series, policy)
     requested = torch.zeros(n_classes, steps, n_orders, dtype=torch.float64)
     kept = {int(i) for c in range(n_classes) for i in np.flatnonzero(series.labels == c)[:samples]}
     requests: dict[int, np.ndarray] = {}
@@ -85,10 +91,7 @@ def evaluate(
             rows = by_length[start : start + batch_size]
             known = series.hindsight(rows, device)
             record = roll_out(policy, known.batch)
-            logits = record.final_logits
-            predictions[rows] = logits.argmax(-1).cpu().numpy()
-            losses[rows] = F.cross_entropy(logits.double(), known.labels, reduction="none").cpu().numpy()
-            cost[rows] = record.cost.sum(1, dtype=torch.float64).cpu().numpy()
+            tally.add(rows, record, known)
             labels = known.labels[record.by_length].cpu()
             for t, step in enumerate(record.steps):
                 asked = step.selection.request.cpu()
@@ -100,14 +103,81 @@ def evaluate(
     real = None
     if truth is not None:
         real = real_fraction(requested.sum(0).numpy(), truth.of_orders(policy.menu.reveals))
-    metrics = Metrics(
-        accuracy=float((predictions == series.labels).mean()),
-        loss=float(losses.mean()),
-        cost_per_step=float(cost.sum() / series.lengths.sum()),
-        real_fraction=real,
-        n=len(series),
-    )
     has_step = series.lengths[:, None] > np.arange(steps)
-    going = np.stack([has_step[series.labels == c].sum(0) for c in range(n_classes)])
-    ordered = {row: requests[row] for row in sorted(requests)}
-    return Evaluation(metrics, series.ids, series.labels, predictions, cost, series.lengths, requested.numpy(), going, ordered)
+    return Evaluation(
+        metrics=tally.metrics(real),
+        ids=series.ids,
+        labels=series.labels,
+        predictions=tally.probabilities.argmax(1),
+        cost=tally.cost,
+        delivered=tally.delivered,
+        probabilities=tally.probabilities,
+        step_probabilities=tally.step_probabilities,
+        lengths=series.lengths,
+        requested_by_class=requested.numpy(),
+        going_by_class=np.stack([has_step[series.labels == c].sum(0) for c in range(n_classes)]),
+        samples={row: requests[row] for row in sorted(requests)},
+    )
+
+
+class _Tally:
+    """What is added up while batches go by."""
+
+    def __init__(self, series: SeriesSet, policy: Policy) -> None:
+        self.series, self.rules = series, policy.rules
+        n, each_step = len(series), series.step_labels is not None
+        self.cost, self.delivered = np.zeros(n), np.zeros(n)
+        self.probabilities = np.zeros((n, 0))
+        self.step_probabilities: np.ndarray | None = np.zeros((len(series.values), 0)) if each_step else None
+        self.losses = np.zeros(len(series.values) if each_step else n)
+        self.asked = self.unanswered = 0.0
+
+    def add(self, rows: np.ndarray, record: Rollout, known: Hindsight) -> None:
+        """One batch."""
+        shares = torch.softmax(record.final_logits.double(), -1).cpu().numpy()
+        if not self.probabilities.shape[1]:
+            self.probabilities = np.zeros((len(self.probabilities), shares.shape[1]))
+            if self.step_probabilities is not None:
+                self.step_probabilities = np.zeros((len(self.step_probabilities), shares.shape[1]))
+        self.probabilities[rows] = shares
+        if self.step_probabilities is None:
+            self.losses[rows] = F.cross_entropy(record.final_logits.double(), known.labels, reduction="none").cpu().numpy()
+        else:
+            assert known.step_labels is not None
+            series, time = record.series_by_row, record.time_by_row
+            lines = self.series.offsets[rows[series.cpu().numpy()]] + time.cpu().numpy()
+            logits = record.logits_by_row.double()
+            self.step_probabilities[lines] = torch.softmax(logits, -1).cpu().numpy()
+            self.losses[lines] = F.cross_entropy(logits, known.step_labels[series, time], reduction="none").cpu().numpy()
+        self.cost[rows] = record.cost.sum(1, dtype=torch.float64).cpu().numpy()
+        if known.batch.complete:
+            self.delivered[rows] = self.cost[rows]
+            self.asked += float(sum(step.selection.request.sum() for step in record.steps))
+            return
+        request = record.selections.request
+        answered = request * self.rules.to(request.device).answerable(known.batch.observed)
+        self.delivered[rows] = (answered.double() @ self.rules.costs.to(request.device).double()).sum(1).cpu().numpy()
+        self.asked += float(request.sum())
+        self.unanswered += float(request.sum() - answered.sum())
+
+    def metrics(self, real: float | None) -> Metrics:
+        """All batches together."""
+        series = self.series
+        each = self.step_probabilities is not None
+        shares = self.step_probabilities if self.step_probabilities is not None else self.probabilities
+        labels = series.step_labels if each and series.step_labels is not None else series.labels
+        auroc = auprc = None
+        if shares.shape[1] == 2 and 0 < labels.sum() < len(labels):
+            auroc, auprc = float(roc_auc_score(labels, shares[:, 1])), float(average_precision_score(labels, shares[:, 1]))
+        return Metrics(
+            accuracy=float((shares.argmax(1) == labels).mean()),
+            loss=float(self.losses.mean()),
+            cost_per_step=float(self.cost.sum() / series.lengths.sum()),
+            real_fraction=real,
+            n=len(series),
+            auroc=auroc,
+            auprc=auprc,
+            requested_cost=float(self.cost.mean()),
+            delivered_cost=float(self.delivered.mean()),
+            unanswered=self.unanswered / self.asked if self.asked else 0.0,
+        )

@@ -17,5 +17,5 @@ def make_predictor(spec: PredictorSpec, n_features: int, n_classes: int, horizon
     if spec.kind in ("lstm", "gru"):
         recurrent = LSTMPredictor if spec.kind == "lstm" else GRUPredictor
         return recurrent(n_features, n_classes, horizon, spec.width, spec.layers, spec.head, spec.dropout, spec.time_features)
-    stacked = ConvPredictor if spec.kind == "conv" else TransformerPredictor
-    return stacked(n_features, n_classes, horizon, spec.width, spec.layers, spec.dropout, spec.time_features)
+    sizes = (n_features, n_classes, horizon, spec.width, spec.layers, spec.dropout, spec.time_features)
+    return ConvPredictor(*sizes, spec.time_gate) if spec.kind == "conv" else TransformerPredictor(*sizes)

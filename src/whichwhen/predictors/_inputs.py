@@ -11,16 +11,29 @@ from whichwhen.types import Reveal
 
 
 class RevealInput(nn.Module):
-    """Values, mask and, where wanted, time, side by side. The mask tells a measured 0 from a value that is not there."""
+    """Values, mask and, where wanted, time, side by side. The mask tells a measured 0 from a value that is not there.
 
-    def __init__(self, n_features: int, horizon: int, time_features: int) -> None:
+    With ``gate``, each column counts for more or less as time goes on (a factor of 0 to 2, 1 to begin with): a column that is
+    of use at some times only can be shut at others.
+    """
+
+    def __init__(self, n_features: int, horizon: int, time_features: int, gate: bool = False) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features) if time_features else None
         self.width = 2 * n_features + (self.time.width if self.time else 0)
+        self.gate: nn.Linear | None = None
+        if gate and self.time:
+            self.gate = nn.Linear(self.time.width, n_features)
+            nn.init.zeros_(self.gate.weight)
+            nn.init.zeros_(self.gate.bias)
 
     def forward(self, reveal: Reveal) -> Float[Tensor, "*B W"]:
         """``[..., width]``."""
         parts = [reveal.values, reveal.mask]
+        if self.time is not None and self.gate is not None:
+            by_time = 2 * torch.sigmoid(self.gate(self.time.table))
+            open_ = torch.nn.functional.embedding(reveal.time.clamp(max=len(by_time) - 1), by_time)
+            parts = [reveal.values * open_, reveal.mask * open_]
         if self.time is not None:
             parts.append(self.time(reveal.time))
         return torch.cat(parts, -1)

@@ -30,10 +30,11 @@ class ConvPredictor(Predictor):
         blocks: int = 4,
         dropout: float = 0.0,
         time_features: int = 8,
+        gate: bool = False,
     ) -> None:
         super().__init__()
         self.context_size = 2 * width
-        self.inputs = RevealInput(n_features, horizon, time_features)
+        self.inputs = RevealInput(n_features, horizon, time_features, gate)
         self.embed = nn.Linear(self.inputs.width, width)
         self.blocks = nn.ModuleList(_Block(width, 2**i, dropout) for i in range(blocks))
         self.logits = nn.Linear(width, n_classes)

@@ -17,10 +17,10 @@ from torch.nn import functional as F
 from whichwhen import keyed
 from whichwhen.acquirers import RandomMasks
 from whichwhen.allocator import keep_freed_memory
-from whichwhen.budget import RandomPerStep, Unlimited
-from whichwhen.data.store import Dataset
-from whichwhen.errors import TrainingError
-from whichwhen.evaluation import evaluate
+from whichwhen.budget import Budget, RandomPerStep, RandomPrice, RandomTotal, Total, Unlimited
+from whichwhen.data.store import Dataset, SeriesSet
+from whichwhen.errors import SpecError, TrainingError
+from whichwhen.evaluation import Metrics, evaluate
 from whichwhen.model import Model
 from whichwhen.noise import Generator, NoisePool
 from whichwhen.selection import HardTopK, make_selector
@@ -28,6 +28,7 @@ from whichwhen.specs import TrainingSpec
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_full
 from whichwhen.training.objectives import EndToEnd, Objective, make_objective
+from whichwhen.training.sharpened import Sharpened
 from whichwhen.types import Batch, Rollout
 
 
@@ -40,10 +41,11 @@ class EpochRecord:
         objective: what was minimised, over the training series.
         loss, accuracy: of the last prediction, over the training series as they were seen in training (noisy selection,
             dropout, weights that move).
-        validation_loss, validation_accuracy: with hard selection, after the epoch.
+        validation_loss, validation_accuracy: with hard selection, after the epoch; under a range of budgets, if trained so.
         learning_rate: at the epoch's end.
-        best: whether this epoch is the best so far.
+        best: whether this epoch is the best so far; always, where a price is paid: loss and bill are not one number there.
         cpu_seconds: from the start of training to the end of this epoch.
+        validation_auroc: where there are two classes.
     """
 
     epoch: int
@@ -55,6 +57,7 @@ class EpochRecord:
     learning_rate: float
     best: bool
     cpu_seconds: float
+    validation_auroc: float | None = None
 
 
 def fit(
@@ -81,8 +84,9 @@ def fit(
     """
     keep_freed_memory()
     settings = model.card.spec.training
-    objective = objective or make_objective(settings, model.policy)
-    run, warm_up = training_loop(model, objective), warm_up_loop(model)
+    objective = objective or make_objective(model.card.spec, model.policy)
+    warm_up = warm_up_loop(model)
+    judged = replace(model.policy, budget=training_budget(model))
     for module in model.modules().values():
         module.to(device)
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
@@ -96,9 +100,11 @@ def fit(
 
     while len(state.history) < settings.epochs and not _is_over(state, settings):
         epoch = len(state.history) + 1
-        plays, minimises = (warm_up, EndToEnd(settings.step_loss)) if epoch <= settings.warm_up else (run, objective)
+        warming = epoch <= settings.warm_up
+        plays = warm_up if warming else training_loop(model, objective, sharpness(settings, epoch))
+        minimises = EndToEnd(settings.step_loss) if warming else objective
         minimised, loss, accuracy = _run_epoch(model, plays, data, minimises, optimizer, parameters, epoch, device)
-        scores = evaluate(model.policy, data.validation, device=device).metrics
+        scores = evaluate(judged, data.validation, device=device).metrics
         _check_finite(scores.loss, epoch)
         state.cpu_seconds = spent_before + time.process_time() - started
         record = EpochRecord(
@@ -109,8 +115,9 @@ def fit(
             validation_loss=scores.loss,
             validation_accuracy=scores.accuracy,
             learning_rate=optimizer.param_groups[0]["lr"],
-            best=_better(scores.accuracy, scores.loss, state, settings),
+            best=model.card.spec.budget.priced or _better(scores, state, settings),
             cpu_seconds=round(state.cpu_seconds, 3),
+            validation_auroc=scores.auroc,
         )
         state.history.append(asdict(record))
         state.weights = _copy(model.tensors())
@@ -124,14 +131,18 @@ def fit(
     return state
 
 
-def training_loop(model: Model, objective: Objective | None = None) -> Callable[[Batch, Generator], Rollout]:
-    """The loop as training runs it: what learns selects with noise and a gradient, what doesn't as in evaluation."""
+def training_loop(
+    model: Model, objective: Objective | None = None, sharpness: float = 1.0
+) -> Callable[[Batch, Generator], Rollout]:
+    """The loop as training runs it: what learns selects with noise and a gradient, what doesn't as in evaluation.
+
+    Scores are multiplied by ``sharpness``, against which the noise counts less; those in nats are left alone.
+    """
     spec, policy = model.card.spec, model.policy
+    if sharpness != 1 and policy.acquirer.learns and policy.acquirer.unit == "logits":
+        policy = replace(policy, acquirer=Sharpened(policy.acquirer, sharpness))
     policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
-    if spec.budget.train_range is not None and spec.acquirer.kind != "complete":
-        budget = RandomPerStep(*spec.budget.train_range, spec.seed)
-        budget.check(policy.menu)
-        policy = replace(policy, budget=budget)
+    policy = replace(policy, budget=training_budget(model))
     if objective is not None and objective.branches:
         return partial(roll_out_branching, policy)
     full = spec.training.gradient == "full" and policy.acquirer.learns
@@ -151,6 +162,36 @@ def gain_of_last_fifth(history: Sequence[Mapping[str, Any]]) -> float:
     accuracies = [line["validation_accuracy"] for line in history]
     before = max(1, len(accuracies) * 4 // 5)
     return max(accuracies) - max(accuracies[:before])
+
+
+def training_budget(model: Model) -> Budget:
+    """What the model learns to live on and is chosen by: its own budget, or a range of them."""
+    spec = model.card.spec
+    if spec.budget.train_range is None or spec.acquirer.kind == "complete":
+        return model.policy.budget
+    low, high = spec.budget.train_range
+    budget: Budget
+    if spec.budget.priced:
+        budget = RandomPrice(low, high, spec.seed)
+    elif isinstance(own := model.policy.budget, Total):
+        budget = RandomTotal(high, over=own.over, delivered=own.delivered, low=low, seed=spec.seed)
+    else:
+        budget = RandomPerStep(int(low), int(high), spec.seed)
+    budget.check(model.policy.menu)
+    return budget
+
+
+def class_weights(series: SeriesSet, n_classes: int) -> Tensor:
+    """``[C]``: one over each class's share, so that all count the same and the mean weight is 1."""
+    labels = series.labels if series.step_labels is None else series.step_labels
+    counts = np.bincount(labels, minlength=n_classes)
+    return torch.from_numpy(len(labels) / (n_classes * np.maximum(counts, 1))).float()
+
+
+def sharpness(settings: TrainingSpec, epoch: int) -> float:
+    """What scores are multiplied by in an epoch: from 1 in the first after the warm-up to ``sharpen`` in the last."""
+    rounds = settings.epochs - settings.warm_up - 1
+    return float(settings.sharpen ** ((epoch - settings.warm_up - 1) / rounds)) if rounds else settings.sharpen
 
 
 def learning_rate(settings: TrainingSpec, progress: float) -> float:
@@ -176,6 +217,7 @@ def _run_epoch(
     draws = min(len(data.train.values) * len(model.policy.menu.orders), 1 << 22)
     noise = NoisePool(keyed.stream_seed(spec.seed, "noise", epoch), draws)
     totals = np.zeros(3)
+    balance = class_weights(data.train, len(data.classes)).to(device) if settings.class_weight == "balanced" else None
     batches = list(_batches(len(data.train), settings.batch_size, keyed.stream_seed(spec.seed, "shuffle", epoch)))
     for module in model.modules().values():
         module.train()
@@ -183,7 +225,7 @@ def _run_epoch(
         torch.manual_seed(keyed.stream_seed(spec.seed, "dropout", epoch))
         for i, batch in enumerate(batches):
             rows = batch[np.argsort(-data.train.lengths[batch], kind="stable")]  # as the loop wants them
-            known = data.train.hindsight(rows, device, salt=epoch)
+            known = replace(data.train.hindsight(rows, device, salt=epoch), class_weights=balance)
             record = run(known.batch, noise)
             loss = objective.loss(record, known)
             value = float(loss.detach())
@@ -220,7 +262,7 @@ def _batches(count: int, size: int, seed: int) -> Iterator[np.ndarray]:
     yield from np.array_split(rows, max(1, math.ceil(count / size)))
 
 
-def _better(accuracy: float, loss: float, state: TrainState, settings: TrainingSpec) -> bool:
+def _better(scores: Metrics, state: TrainState, settings: TrainingSpec) -> bool:
     """Whether an epoch beats the best so far; what the metric can't tell apart, the other one decides.
 
     An epoch of the warm-up gives way to the first one after it: its acquirer has not learned anything yet.
@@ -228,10 +270,13 @@ def _better(accuracy: float, loss: float, state: TrainState, settings: TrainingS
     if state.best_epoch <= settings.warm_up <= len(state.history) or not state.best_epoch:
         return True
     best = state.history[state.best_epoch - 1]
-    mine, other = (-accuracy, loss), (-best["validation_accuracy"], best["validation_loss"])
     if settings.choose_by == "loss":
-        mine, other = mine[::-1], other[::-1]
-    return mine < other
+        return (scores.loss, -scores.accuracy) < (best["validation_loss"], -best["validation_accuracy"])
+    if settings.choose_by == "auroc":
+        if scores.auroc is None:
+            raise SpecError("choose-by auroc for more than two classes", expected="two", do="use --choose-by accuracy or loss")
+        return (-scores.auroc, scores.loss) < (-best["validation_auroc"], best["validation_loss"])
+    return (-scores.accuracy, scores.loss) < (-best["validation_accuracy"], best["validation_loss"])
 
 
 def _is_over(state: TrainState, settings: TrainingSpec) -> bool:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import torch
 
 from whichwhen import artifacts
 from whichwhen._version import __version__
+from whichwhen.budget import Total
 from whichwhen.data import Dataset, load_dataset
 from whichwhen.errors import RunFolderError
 from whichwhen.evaluation import Evaluation, evaluate
+from whichwhen.evaluation.pacing import DEFAULT_PRICES, find_price, prices_between
 from whichwhen.files import write_atomically, write_json, write_text
 from whichwhen.menu import Menu
 from whichwhen.model import FORMAT, Model, make_model
@@ -99,9 +102,14 @@ def finish(
     began = time.process_time()
     spec = model.card.spec
     (out / artifacts.RESULT).unlink(missing_ok=True)  # as long as it is not there, the run is not finished
+    model = pace(model, data, device)
     artifacts.save_model(out / artifacts.WEIGHTS, model)
     validation = evaluate(model.policy, data.validation, data.provenance, device=device)
-    test = evaluate(model.policy, data.test, data.provenance, device=device, samples=SAMPLES_PER_CLASS)
+    tests = {
+        name: evaluate(model.policy, part, data.provenance, device=device, samples=SAMPLES_PER_CLASS)
+        for name, part in data.tests.items()
+    }
+    test = next(iter(tests.values()))
     write_series(out / artifacts.SERIES, test, data.classes)
     write_pattern(out / artifacts.PATTERN, test, model.policy.menu, data.provenance, data.classes)
     write_samples(out / artifacts.SAMPLES, test, model.policy.menu, data.classes)
@@ -119,10 +127,24 @@ def finish(
         "gain_of_last_fifth": gain_of_last_fifth(state.history),
         "validation": validation.metrics.to_dict(),
         "test": test.metrics.to_dict(),
+        "tests": {name: found.metrics.to_dict() for name, found in tests.items()},
         "cpu_seconds": round(before + state.cpu_seconds + time.process_time() - began, 2),
     }
     write_json(out / artifacts.RESULT, result)
     return result
+
+
+def pace(model: Model, data: Dataset, device: torch.device | str = "cpu") -> Model:
+    """The model with the price that makes its total budget last, where it has one and orders have to be worth a price."""
+    spec, budget = model.card.spec, model.policy.budget
+    if not (spec.budget.priced and isinstance(budget, Total)):
+        return model
+    low, high = spec.budget.train_range or DEFAULT_PRICES
+    price = find_price(model.policy, data.validation, budget, prices_between(low, high), device)
+    return Model(
+        model.card.model_copy(update={"price": price}),
+        replace(model.policy, budget=replace(budget, price=price, over=None)),
+    )
 
 
 def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None:

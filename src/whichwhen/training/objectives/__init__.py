@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from whichwhen.errors import SpecError
 from whichwhen.rollout import Policy
-from whichwhen.specs import TrainingSpec
+from whichwhen.specs import RunSpec, TrainingSpec
 from whichwhen.training.objectives.base import Objective
 from whichwhen.training.objectives.end_to_end import EndToEnd
 from whichwhen.training.objectives.foresight import Foresight
 from whichwhen.training.objectives.greedy import GreedyCMI
+from whichwhen.training.objectives.priced import Priced
 from whichwhen.training.objectives.value import OrderValue
 
-__all__ = ["EndToEnd", "Foresight", "GreedyCMI", "Objective", "OrderValue", "make_objective"]
+__all__ = ["EndToEnd", "Foresight", "GreedyCMI", "Objective", "OrderValue", "Priced", "make_objective"]
 
 
-def make_objective(spec: TrainingSpec, policy: Policy) -> Objective:
+def make_objective(spec: RunSpec, policy: Policy) -> Objective:
     """The objective of a spec, for a policy; what does not learn has only predictions to improve."""
-    if not policy.acquirer.learns or spec.objective == "end-to-end":
-        return EndToEnd(spec.step_loss)
-    match spec.objective:
+    training = spec.training
+    if not policy.acquirer.learns:
+        return EndToEnd(training.step_loss)
+    if spec.budget.priced and training.objective in ("greedy-cmi", "value"):
+        raise SpecError(
+            f"objective {training.objective} while a price is paid in training",
+            expected="end-to-end or foresight",
+            do="train with --budget, then evaluate with --price or --total",
+        )
+    objective = _make(training, policy)
+    return Priced(objective, policy.rules.costs) if spec.budget.priced else objective
+
+
+def _make(training: TrainingSpec, policy: Policy) -> Objective:
+    match training.objective:
+        case "end-to-end":
+            return EndToEnd(training.step_loss)
         case "greedy-cmi":
-            return GreedyCMI(policy.predictor, spec.step_loss)
+            return GreedyCMI(policy.predictor, training.step_loss)
         case "value":
-            return OrderValue(policy, spec.step_loss)
+            return OrderValue(policy, training.step_loss)
         case "foresight":
-            return Foresight(spec.step_loss)
+            return Foresight(training.step_loss)

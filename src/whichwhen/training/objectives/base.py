@@ -31,8 +31,27 @@ class Objective(ABC):
 
 
 def row_loss(logits: Float[Tensor, "N C"], record: Rollout, hindsight: Hindsight) -> Float[Tensor, " N"]:
-    """Cross-entropy of a prediction for each row of a record, in nats."""
-    return F.cross_entropy(logits, hindsight.labels[record.series_by_row], reduction="none")
+    """Cross-entropy of a prediction for each row of a record, in nats, as much as its series and its class count."""
+    series = record.series_by_row
+    labels = hindsight.labels[series] if hindsight.step_labels is None else hindsight.step_labels[series, record.time_by_row]
+    loss = F.cross_entropy(logits, labels, reduction="none")
+    return loss * weight if (weight := _weight(hindsight, labels, series)) is not None else loss
+
+
+def final_loss(record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+    """Cross-entropy of the last prediction of each series, the mean over the batch."""
+    loss = F.cross_entropy(record.final_logits, hindsight.labels, reduction="none")
+    weight = _weight(hindsight, hindsight.labels, None)
+    return loss.mean() if weight is None else (loss * weight).mean()
+
+
+def _weight(hindsight: Hindsight, labels: Tensor, series: Tensor | None) -> Tensor | None:
+    parts = []
+    if hindsight.weights is not None:
+        parts.append(hindsight.weights if series is None else hindsight.weights[series])
+    if hindsight.class_weights is not None:
+        parts.append(hindsight.class_weights[labels])
+    return torch.stack(parts).prod(0) if parts else None
 
 
 def branch(predictor: Predictor, record: Rollout, reveals: Reveal) -> Float[Tensor, "N C"]:

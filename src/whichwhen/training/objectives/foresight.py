@@ -36,8 +36,11 @@ class Foresight(Objective):
         if not scores.requires_grad:  # nothing to learn for this acquirer
             return predicting
         order = join_orders(record)
-        log_prob = draw_log_prob(scores, order, torch.ones_like(scores, dtype=torch.bool))
-        spread = torch.log_softmax(scores, -1)
+        feasible = record.flat(lambda step: step.selection.feasible)
+        if feasible is None:
+            feasible = torch.ones_like(scores, dtype=torch.bool)
+        log_prob = draw_log_prob(scores, order, feasible)
+        spread = torch.log_softmax(scores.masked_fill(~feasible, -1e9), -1)
         entropy = -(spread.exp() * spread).sum(-1)
         count = len(record.lengths)
         return (

@@ -45,12 +45,9 @@ class OrderValue(Objective):
         """The loss at each row, had only this order been measured there; None = nothing."""
         series, time = record.series_by_row, record.time_by_row
         batch = hindsight.batch
-        mask = torch.zeros(len(series), batch.values.shape[2], device=batch.values.device)
+        request = torch.zeros(len(series), len(self.policy.menu.orders), device=batch.values.device)
         if order is not None:
-            request = torch.zeros(len(series), len(self.policy.menu.orders), device=mask.device).scatter_(
-                1, order.unsqueeze(1), 1.0
-            )
-            mask = self.policy.asked(request) * batch.observed[series, time]
-        values = batch.values[series, time] * mask
-        reveal = Reveal(values, mask, torch.zeros_like(mask), time)
+            request.scatter_(1, order.unsqueeze(1), 1.0)
+        mask = self.policy.rules.to(request.device).shown(request, batch.observed[series, time])
+        reveal = Reveal(batch.values[series, time] * mask, mask, torch.zeros_like(mask), time)
         return row_loss(branch(self.policy.predictor, record, reveal), record, hindsight)

@@ -1,0 +1,251 @@
+"""Free and mandatory orders, panels, turnaround and rest, in the one loop."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import features_of, tiny_batch, tiny_policy
+from whichwhen import rollout
+from whichwhen.budget import PerStep, Price, RandomTotal, Total
+from whichwhen.menu import Menu, Order
+from whichwhen.ordering import Rules
+from whichwhen.rollout import Policy, inference, roll_out
+from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
+from whichwhen.session import Session
+from whichwhen.types import Batch
+
+FIVE = tuple(features_of(5))
+WARD = Menu(
+    FIVE,
+    (
+        Order("pulse", ("x0",), cost=0.0, free=True),
+        Order("gas", ("x1", "x2"), cost=2.0, turnaround=2),
+        Order("count", ("x2", "x3"), cost=1.0, retest=3),
+        Order("weight", ("x4",), cost=0.5, mandatory=True, retest=2),
+        Order("culture", ("x3",), cost=1.5, turnaround=3),
+    ),
+)
+
+
+def run(policy: Policy, batch: Batch, seed: int = 0):
+    with inference(policy):
+        return roll_out(policy, batch, torch.Generator().manual_seed(seed))
+
+
+def ward(acquirer: str = "learned", budget: float = 3.0, menu: Menu = WARD, **more) -> Policy:
+    return tiny_policy(acquirer, budget=budget, menu=menu, **more)
+
+
+def holes(batch: Batch, share: float, seed: int = 0) -> Batch:
+    seen = torch.rand(batch.values.shape, generator=torch.Generator().manual_seed(seed)) > share
+    observed = batch.observed & seen
+    return replace(batch, values=batch.values * observed, observed=observed)
+
+
+def one_menu(**fields) -> Menu:
+    return Menu(FIVE, (Order("a", ("x0",), **fields), *(Order(f"x{i}", (f"x{i}",)) for i in range(1, 5))))
+
+
+# -- free channels
+
+
+@pytest.mark.parametrize("acquirer", ["learned", "random", "static", "none", "complete"])
+def test_a_free_channel_arrives_at_every_step_unasked_and_unpaid(acquirer):
+    record = run(ward(acquirer), tiny_batch())
+    assert torch.equal(record.reveals.mask[..., 0], record.valid.float())
+    assert record.selections.request[..., 0].sum() == 0
+
+
+def test_a_free_channel_arrives_only_where_the_record_holds_it():
+    batch = holes(tiny_batch(), 0.5)
+    record = run(ward("none"), batch)
+    assert torch.equal(record.reveals.mask[..., 0] > 0, batch.observed[..., 0])
+
+
+# -- what must be asked
+
+
+@pytest.mark.parametrize("selector", [HardTopK(), GumbelTopK(), SequentialGumbel()])
+def test_a_mandatory_order_is_asked_whenever_it_may_be_and_paid_for(selector):
+    record = run(ward("none").with_selector(selector), tiny_batch())
+    every_other = (torch.arange(record.valid.shape[1]) % 2 == 0) & record.valid
+    assert torch.equal(record.selections.request[..., 3] > 0, every_other)
+    assert torch.equal(record.cost, 0.5 * every_other)
+
+
+def test_a_mandatory_order_comes_out_of_the_same_budget():
+    record = run(ward(budget=1.0), tiny_batch())
+    asked = record.selections.request
+    assert (record.cost <= 1.0 + 1e-6).all()
+    assert (asked[:, 0, 3] == 1).all()
+    assert asked[:, 0, [1, 2, 4]].sum() == 0  # 0.5 is left, the cheapest of them costs 1
+
+
+def test_what_was_not_drawn_has_no_place_in_the_draw_order():
+    record = run(ward(budget=4.0).with_selector(GumbelTopK()), tiny_batch())
+    assert not (record.steps[0].selection.order == 3).any()
+
+
+# -- rest
+
+
+@given(st.integers(1, 4), st.sampled_from(["learned", "random", "complete"]), st.integers(0, 50))
+@settings(max_examples=25, deadline=None)
+def test_two_requests_of_an_order_are_at_least_its_rest_apart(rest, acquirer, seed):
+    record = run(tiny_policy(acquirer, budget=3, menu=one_menu(retest=rest), seed=seed), tiny_batch((9, 8, 4)))
+    for series in record.selections.request[..., 0] > 0:
+        gaps = np.diff(np.flatnonzero(series.numpy()))
+        assert (gaps >= rest).all()
+    if acquirer == "complete":
+        assert torch.equal(record.selections.request[0, :, 0] > 0, torch.arange(9) % rest == 0)
+
+
+# -- turnaround
+
+
+@given(st.integers(1, 4), st.integers(0, 100), st.floats(0, 0.7))
+@settings(max_examples=30, deadline=None)
+def test_a_result_arrives_after_its_turnaround_with_the_value_of_its_sampling_and_its_age(steps, seed, share):
+    batch = holes(tiny_batch((9, 6, 4, 9), seed=seed), share, seed)
+    record = run(tiny_policy("random", budget=2, menu=one_menu(turnaround=steps), seed=seed), batch)
+    asked = record.selections.request[..., 0] > 0
+    reveals, late = record.reveals, steps - 1
+    for series, length in enumerate(batch.lengths.tolist()):
+        for t in range(length):
+            sampled = t - late
+            due = sampled >= 0 and bool(asked[series, sampled]) and bool(batch.observed[series, sampled, 0])
+            assert bool(reveals.mask[series, t, 0]) == due
+            assert reveals.values[series, t, 0] == (batch.values[series, sampled, 0] if due else 0)
+            assert reveals.age[series, t, 0] == (late if due else 0)
+
+
+def test_a_request_is_billed_when_it_is_sampled_also_if_the_series_ends_before_its_result():
+    menu = Menu(FIVE, (Order("slow", ("x0",), cost=2.0, turnaround=9), Order("x1", ("x1",))))
+    record = run(tiny_policy("complete", menu=menu), tiny_batch((4, 3)))
+    assert record.cost.sum(1).tolist() == [12.0, 9.0]
+    assert record.reveals.mask[..., 0].sum() == 0
+
+
+def test_of_two_results_for_one_feature_the_later_sample_counts():
+    menu = Menu(FIVE, (Order("slow", ("x0", "x1"), turnaround=3), Order("fast", ("x0",))))
+    batch = tiny_batch((6, 6))
+    record = run(tiny_policy("complete", menu=menu), batch)
+    assert torch.equal(record.reveals.values[..., 0], batch.values[..., 0])
+    assert torch.equal(record.reveals.values[:, 2:, 1], batch.values[:, :-2, 1])
+    assert record.reveals.age[:, 2:, :2].tolist() == [[[0, 2]] * 4] * 2
+
+
+def test_an_acquirer_is_told_what_is_under_way():
+    rules = Rules(one_menu(turnaround=3))
+    policy = tiny_policy("complete", menu=one_menu(turnaround=3))
+    state = rollout.begin(policy, torch.arange(2))
+    assert rules.under_way(rules.init(2)).sum() == 0
+    assert rules.under_way(state.pending)[:, 0].tolist() == [1, 1]
+    assert rules.under_way(state.pending)[:, 1:].sum() == 0
+
+
+def test_the_gradient_reaches_a_request_through_a_late_result():
+    policy = ward("learned", budget=5.0).with_selector(GumbelTopK())
+    record = roll_out(policy, tiny_batch((7, 7)), torch.Generator().manual_seed(0))
+    record.reveals.mask[:, 3:, 3].sum().backward()
+    assert policy.acquirer.scores.weight.grad.abs().sum() > 0
+
+
+# -- panels
+
+
+def test_a_panel_reveals_all_that_the_record_holds_of_it():
+    menu = Menu(FIVE, (Order("pair", ("x0", "x1")), Order("other", ("x1", "x2"))))
+    batch = holes(tiny_batch(), 0.4)
+    record = run(tiny_policy("complete", menu=menu), batch)
+    wanted = batch.observed & torch.tensor([True, True, True, False, False])
+    assert torch.equal(record.reveals.mask > 0, wanted)
+
+
+# -- totals and prices
+
+
+@given(
+    st.floats(1.0, 12),
+    st.sampled_from(["learned", "random", "static", "table", "oracle"]),
+    st.sampled_from([HardTopK(), GumbelTopK(), SequentialGumbel()]),
+    st.sampled_from([None, 7]),
+    st.integers(0, 100),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_path_exceeds_a_total(amount, acquirer, selector, over, seed):
+    policy = replace(ward(acquirer, seed=seed), budget=Total(amount, over=over), selector=selector)
+    record = run(policy, tiny_batch(), seed)
+    assert (record.cost.sum(1) <= amount + 1e-4).all()
+    if over:
+        available = amount * (torch.arange(1, record.cost.shape[1] + 1) / over).clamp(max=1)
+        assert (record.cost.cumsum(1) <= available + 1e-4).all()
+
+
+def test_where_only_deliveries_count_the_delivered_cost_stays_within_the_total_and_more_is_asked():
+    batch = holes(tiny_batch((7, 7, 7, 7)), 0.7)
+    menu = Menu.one_per_feature(FIVE)
+    policy = replace(tiny_policy("random", menu=menu), budget=Total(4))
+    asked = run(policy, batch).cost.sum(1)
+    record = run(replace(policy, budget=Total(4, delivered=True)), batch)
+    delivered = record.reveals.mask.sum((1, 2))
+    assert (delivered <= 4).all()
+    assert (asked == 4).all()
+    assert (record.cost.sum(1) > 4).any()
+
+
+def test_random_totals_are_each_series_own_and_the_same_in_any_batch():
+    budget = RandomTotal(20.0, low=2.0)
+    rate = budget.init(torch.arange(500)).rate
+    assert rate.min() >= 2
+    assert rate.max() <= 20
+    assert torch.equal(budget.init(torch.tensor([7, 499])).rate, rate[[7, 499]])
+    policy = replace(tiny_policy("random"), budget=budget)
+    batch = tiny_batch((7, 7, 7))
+    spent = run(policy, batch).cost.sum(1)
+    assert torch.equal(spent, budget.init(batch.keys).rate.floor().clamp(max=35))
+
+
+def test_at_a_price_only_what_is_worth_more_is_asked():
+    policy = tiny_policy("learned")
+    policy.acquirer.unit = "nats"
+    costs = torch.tensor([0.5, 1, 2, 1, 1])
+    menu = Menu(FIVE, tuple(Order(f"x{i}", (f"x{i}",), float(cost)) for i, cost in enumerate(costs)))
+    record = run(replace(policy, menu=menu, budget=Price(0.3)), tiny_batch())
+    worth = record.scores.values / costs > 0.3
+    assert torch.equal(record.selections.request > 0, worth & record.valid.unsqueeze(-1))
+
+
+def test_a_higher_price_never_buys_more_at_the_first_step():
+    policy = tiny_policy("learned")
+    policy.acquirer.unit = "nats"
+    bought = [run(replace(policy, budget=Price(price)), tiny_batch()).cost[:, 0] for price in (0.01, 0.1, 1.0, 10.0)]
+    assert all((more >= fewer).all() for more, fewer in pairwise(bought))
+    assert bought[0].sum() > bought[-1].sum()
+
+
+# -- the same in training and online
+
+
+@pytest.mark.parametrize("acquirer", ["learned", "random", "static"])
+@pytest.mark.parametrize("budget", [PerStep(3.0), Total(9.0, over=7), Total(6.0)])
+def test_a_session_asks_and_predicts_as_the_evaluation_does(acquirer, budget):
+    batch = holes(tiny_batch((7,)), 0.3)
+    policy = replace(ward(acquirer), budget=budget)
+    record = run(policy, batch)
+    session = Session(policy, ("a", "b", "c"), np.zeros(5), np.ones(5), key=int(batch.keys[0]))
+    for t in range(7):
+        asked = {WARD.names[k] for k in np.flatnonzero(record.selections.request[0, t])}
+        assert set(session.request) == asked
+        arrived = record.reveals.mask[0, t] > 0
+        assert set(session.due) >= {f"x{i}" for i in np.flatnonzero(arrived)}
+        outcome = session.observe({f"x{i}": float(record.reveals.values[0, t, i]) for i in np.flatnonzero(arrived)})
+        expected = torch.softmax(record.logits[0, t].double(), 0)
+        assert list(outcome.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+        assert outcome.cost == pytest.approx(float(record.cost[0, t]))
+    assert session.total_cost == pytest.approx(float(record.cost.sum()))
