@@ -214,6 +214,9 @@ class TrainingSpec(Spec):
     epochs: int = Field(60, description="Passes over the training split.")
     batch_size: int = Field(256, description="Series per gradient step.")
     learning_rate: float = Field(5e-3, description="Of AdamW.")
+    acquirer_rate: float = Field(
+        1.0, description="The acquirer's learning rate, as a multiple of the predictor's.", json_schema_extra=_LATER
+    )
     weight_decay: float = Field(1e-4, description="Of AdamW; 0 makes it Adam.")
     schedule: Literal["cosine", "constant"] = Field("cosine", description="Of the learning rate.")
     clip: float = Field(1.0, description="Largest norm of the gradient; 0 = no limit.")
@@ -262,8 +265,9 @@ class TrainingSpec(Spec):
             raise SpecError(
                 f"warm-up is {self.warm_up} of {self.epochs} epochs", expected="fewer than all", do="lower --warm-up"
             )
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise SpecError(f"learning_rate is {self.learning_rate}", expected="more than 0")
+        for name in ("learning_rate", "acquirer_rate"):
+            if not (math.isfinite(rate := getattr(self, name)) and rate > 0):
+                raise SpecError(f"{name} is {rate}", expected="more than 0", do=f"change {_flag(name)}")
 
 
 _Flat = tyro.conf.arg(name="")

@@ -42,7 +42,7 @@ class EpochRecord:
         loss, accuracy: of the last prediction, over the training series as they were seen in training (noisy selection,
             dropout, weights that move).
         validation_loss, validation_accuracy: with hard selection, after the epoch; under a range of budgets, if trained so.
-        learning_rate: at the epoch's end.
+        learning_rate: at the epoch's end, the predictor's.
         best: whether this epoch is the best so far; always, where a price is paid: loss and bill are not one number there.
         cpu_seconds: from the start of training to the end of this epoch.
         validation_auroc: where there are two classes.
@@ -90,7 +90,7 @@ def fit(
     for module in model.modules().values():
         module.to(device)
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    optimizer = make_optimizer(model)
     state = state or TrainState()
     if state.history:
         model.load_tensors(state.weights)
@@ -114,7 +114,7 @@ def fit(
             accuracy=accuracy,
             validation_loss=scores.loss,
             validation_accuracy=scores.accuracy,
-            learning_rate=optimizer.param_groups[0]["lr"],
+            learning_rate=optimizer.param_groups[-1]["lr"],
             best=model.card.spec.budget.priced or _better(scores, state, settings),
             cpu_seconds=round(state.cpu_seconds, 3),
             validation_auroc=scores.auroc,
@@ -129,6 +129,20 @@ def fit(
     for module in model.modules().values():
         module.eval()
     return state
+
+
+def make_optimizer(model: Model) -> torch.optim.Optimizer:
+    """AdamW over all that learns, the acquirer at its own rate."""
+    settings = model.card.spec.training
+    shares = {"acquirer": settings.acquirer_rate, "predictor": 1.0}
+    groups = [
+        {"params": parameters, "share": share}
+        for name, share in shares.items()
+        if (parameters := [p for p in model.modules()[name].parameters() if p.requires_grad])
+    ]
+    if settings.acquirer_rate == 1:  # one group: one call for all of them
+        groups = [{"params": [p for group in groups for p in group["params"]], "share": 1.0}]  # type: ignore[attr-defined]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
 
 
 def training_loop(
@@ -237,7 +251,7 @@ def _run_epoch(
                 nn.utils.clip_grad_norm_(parameters, settings.clip)
             rate = learning_rate(settings, (epoch - 1 + i / len(batches)) / settings.epochs)
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group["share"]
             optimizer.step()
             with torch.no_grad():
                 final = record.final_logits
