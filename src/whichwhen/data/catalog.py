@@ -137,7 +137,11 @@ def _load_source(spec: DataSpec, seed: int, folder: Path | str | None) -> Source
         return _archive(rest, folder)
     if task := task_of(spec):
         return Source(
-            task.make("train", task.n_train, seed), {"test": task.make("test", task.n_test, seed)}, ("0", "1"), real=task.real
+            task.make("train", task.n_train, seed),
+            {"test": task.make("test", task.n_test, seed)},
+            ("0", "1"),
+            menu=task.own_menu,
+            real=task.real,
         )
     known = [entry.name for entry in CATALOG]
     near = archives.near_names(spec.name, known)

@@ -12,10 +12,10 @@ from whichwhen.types import Scores, State, View
 class Sharpened(Acquirer):
     """An acquirer whose scores are multiplied by a number.
 
-    Draws then follow the softmax of the multiplied scores, and log-probabilities and entropies with them; gradients come back as
-    they are, or the acquirer would learn in ever larger leaps. Evaluation takes the highest scores, which are the same. Without
-    it a policy can live on the randomness of its draws (two requests that take turns by chance), and what is left of it in
-    evaluation is one of them for ever.
+    Draws then follow the softmax of the multiplied scores, and log-probabilities and entropies with them. Gradients come back
+    as they are: the acquirer would learn in ever larger leaps otherwise. Evaluation takes the highest scores, which are the
+    same. Without it a policy can live on the randomness of its draws (two requests that take turns by chance), and what is left
+    of it in evaluation is one of them for ever.
     """
 
     def __init__(self, inner: Acquirer, factor: float) -> None:

@@ -27,6 +27,7 @@ class Task(Protocol):
         n_train, n_test: number of series.
         n_features, steps: F and T.
         real: ``[T, F]`` bool, where the label is; None where that depends on the series.
+        own_menu: what can be ordered, where that is part of the task; None = each column by itself, at cost 1.
     """
 
     @property
@@ -43,6 +44,8 @@ class Task(Protocol):
     def steps(self) -> int: ...  # noqa: D102
     @property
     def real(self) -> np.ndarray | None: ...  # noqa: D102
+    @property
+    def own_menu(self) -> Menu | None: ...  # noqa: D102
 
     def make(self, source: str, count: int, seed: int) -> SeriesSet:
         """``count`` series for one part of the data; each depends on (seed, source, its place) alone."""
@@ -81,6 +84,11 @@ class ChainTask(ABC):
     @property
     def real(self) -> None:
         """Where the label is depends on the series."""
+        return
+
+    @property
+    def own_menu(self) -> None:
+        """Each column by itself."""
         return
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from whichwhen import keyed
 from whichwhen.data.store import Reference, SeriesSet
 from whichwhen.data.tasks.base import whole_orders
-from whichwhen.menu import Feature
+from whichwhen.menu import Feature, Menu, Order
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class SignalTask:
         n_features, steps, signal: F, T and μ.
         n_train, n_test: number of series.
         budget: the budget per step that it is meant for.
+        until: the step from which on nothing carries the label; None = it is there to the end.
+        turnaround: of every order.
     """
 
     about: str
@@ -39,6 +41,22 @@ class SignalTask:
     n_train: int = 2000
     n_test: int = 1000
     budget: int = 1
+    until: int | None = None
+    turnaround: int = 1
+
+    @property
+    def told(self) -> int:
+        """Number of steps at which there is something to see."""
+        return self.steps if self.until is None else self.until
+
+    @property
+    def own_menu(self) -> Menu | None:
+        """With its turnaround, where that is more than a step."""
+        if self.turnaround == 1:
+            return None
+        names = [f"x{i}" for i in range(self.n_features)]
+        orders = tuple(Order(name, (name,), turnaround=self.turnaround) for name in names)
+        return Menu(tuple(Feature(name) for name in names), orders)
 
     def carrier(self, step: np.ndarray) -> np.ndarray:
         """The column that carries the label at each step."""
@@ -48,7 +66,9 @@ class SignalTask:
     @property
     def real(self) -> np.ndarray:
         """``[T, F]``: True at the carrier."""
-        return np.arange(self.n_features) == self.carrier(np.arange(self.steps))[:, None]
+        steps = np.arange(self.steps)
+        real: np.ndarray = (np.arange(self.n_features) == self.carrier(steps)[:, None]) & (steps < self.told)[:, None]
+        return real
 
     def make(self, source: str, count: int, seed: int) -> SeriesSet:
         """``count`` series for one part of the data."""
@@ -64,11 +84,12 @@ class SignalTask:
     def reference(self, budget: float, fakes: int = 0) -> Reference:
         """In closed form. Time alone tells where the carrier is, and the carrier alone tells something about the label."""
         share = min(1.0, whole_orders(budget) / (self.n_features + fakes))
+        useful = min(self.told, self.steps - self.turnaround + 1)  # what is sampled later arrives after the end
         seen = [
-            math.comb(self.steps, n) * share**n * (1 - share) ** (self.steps - n) * _phi(self.signal * math.sqrt(n))
-            for n in range(self.steps + 1)
+            math.comb(useful, n) * share**n * (1 - share) ** (useful - n) * _phi(self.signal * math.sqrt(n))
+            for n in range(useful + 1)
         ]
-        optimum = _phi(self.signal * math.sqrt(self.steps)) if share else 0.5
+        optimum = _phi(self.signal * math.sqrt(useful)) if share else 0.5
         return Reference(0.5, optimum, sum(seen), blind=optimum, greedy=optimum)
 
 
