@@ -3,7 +3,7 @@ import pytest
 
 from whichwhen.errors import DataError
 from whichwhen.evaluation.bootstrap import Scored, bootstrap_metric, paired_metric_difference
-from whichwhen.evaluation.frontier import difference_at_cost, frontier, gap_closed
+from whichwhen.evaluation.frontier import difference_at_cost, frontier_rows, gap_closed
 
 
 def points(name, strengths, costs, n=400, seed=0):
@@ -18,7 +18,7 @@ def points(name, strengths, costs, n=400, seed=0):
 
 
 def test_rows_say_what_was_paid_for_which_quality():
-    rows = frontier("auroc", points("learned", (0.5, 1.0), (1.0, 3.0)), draws=50)
+    rows = frontier_rows("auroc", points("learned", (0.5, 1.0), (1.0, 3.0)), draws=50)
     assert [(row.policy, row.budget, row.delivered_cost, row.requested_cost) for row in rows] == [
         ("learned", 0, 1, 2),
         ("learned", 1, 3, 6),
@@ -27,7 +27,7 @@ def test_rows_say_what_was_paid_for_which_quality():
     assert rows[0].value < rows[1].value
     assert rows[0].to_dict()["metric"] == "auroc"
     one_seed = Scored("one", None, [np.arange(4.0)], [np.array([0, 1, 0, 1])], [1.0], [1.0])
-    assert frontier("accuracy", [one_seed], draws=5)[0].std is None
+    assert frontier_rows("accuracy", [one_seed], draws=5)[0].std is None
 
 
 def test_at_a_cost_where_both_were_run_the_difference_is_the_paired_one():
@@ -59,7 +59,7 @@ def test_policies_with_other_seeds_are_not_compared():
     with pytest.raises(DataError, match="1 seeds against 2"):
         difference_at_cost("auroc", one, [other], draws=2)
     with pytest.raises(DataError, match="has no requested cost"):
-        frontier("auroc", [Scored("x", None, one.scores, one.labels)], draws=2)
+        frontier_rows("auroc", [Scored("x", None, one.scores, one.labels)], draws=2)
 
 
 def test_the_share_of_the_gap_that_is_closed():

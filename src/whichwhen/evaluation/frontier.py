@@ -81,7 +81,7 @@ def difference_at_cost(
     return make_difference(value, mine.draws - (1 - share) * low.draws - share * high.draws, len(one.scores))
 
 
-def frontier(
+def frontier_rows(
     metric: MetricName, points: Sequence[Scored], draws: int = 1000, seed: int = 0, shared: bool = True
 ) -> list[FrontierRow]:
     """A row for each policy and budget, in the order given, all with the same bootstrap draws."""
