@@ -237,6 +237,12 @@ class TrainingSpec(Spec):
         "certain as they are in evaluation (a falling temperature); 1 = never.",
         json_schema_extra=_LATER,
     )
+    explore: float = Field(
+        0.0,
+        description="Share of the series that ask at random in an epoch of training, so that the predictor does not forget what "
+        "the acquirer no longer asks for.",
+        json_schema_extra=_LATER,
+    )
     step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")
     class_weight: Literal["none", "balanced"] = Field(
         "none",
@@ -265,6 +271,8 @@ class TrainingSpec(Spec):
             raise SpecError(
                 f"warm-up is {self.warm_up} of {self.epochs} epochs", expected="fewer than all", do="lower --warm-up"
             )
+        if not 0 <= self.explore < 1:
+            raise SpecError(f"explore is {self.explore}", expected="a share from 0 to below 1", do="change --explore")
         for name in ("learning_rate", "acquirer_rate"):
             if not (math.isfinite(rate := getattr(self, name)) and rate > 0):
                 raise SpecError(f"{name} is {rate}", expected="more than 0", do=f"change {_flag(name)}")

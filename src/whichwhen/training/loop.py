@@ -27,6 +27,7 @@ from whichwhen.selection import HardTopK, make_selector
 from whichwhen.specs import TrainingSpec
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_full
+from whichwhen.training.exploring import Exploring
 from whichwhen.training.objectives import EndToEnd, Objective, make_objective
 from whichwhen.training.sharpened import Sharpened
 from whichwhen.types import Batch, Rollout
@@ -155,6 +156,8 @@ def training_loop(
     spec, policy = model.card.spec, model.policy
     if sharpness != 1 and policy.acquirer.learns and policy.acquirer.unit == "logits":
         policy = replace(policy, acquirer=Sharpened(policy.acquirer, sharpness))
+    if spec.training.explore and policy.acquirer.learns:
+        policy = replace(policy, acquirer=Exploring(policy.acquirer, spec.training.explore, spec.seed))
     policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
     policy = replace(policy, budget=training_budget(model))
     if objective is not None and objective.branches:

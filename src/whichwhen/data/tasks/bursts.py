@@ -75,10 +75,12 @@ class BurstTask:
         """At a budget per step; without looking at the alarm there is nothing better to do either."""
         each = min(whole_orders(budget), self.probes)
         optimum = self.accuracy(each * self.length)
-        share = each / (self.probes + fakes)
-        total = self.length * self.probes
-        chances = [math.comb(total, n) * share**n * (1 - share) ** (total - n) for n in range(total + 1)]
-        random = sum(chance * self.accuracy(n) for n, chance in enumerate(chances)) if fakes else optimum
+        ways = math.comb(self.probes + fakes, each)
+        step = np.array([math.comb(self.probes, n) * math.comb(fakes, each - n) / ways for n in range(each + 1)])
+        chances = np.ones(1)
+        for _ in range(self.length):
+            chances = np.convolve(chances, step)
+        random = float(sum(chance * self.accuracy(n) for n, chance in enumerate(chances)))
         return Reference(0.5, optimum, random, blind=optimum, greedy=optimum)
 
     def of_total(self, total: float) -> float:
