@@ -239,8 +239,8 @@ class TrainingSpec(Spec):
     )
     explore: float = Field(
         0.0,
-        description="Share of the series that ask at random in an epoch of training, so that the predictor does not forget what "
-        "the acquirer no longer asks for.",
+        description="Share of the series that ask at random in an epoch of training, so that the predictor does not forget "
+        "what the acquirer no longer asks for.",
         json_schema_extra=_LATER,
     )
     step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")

@@ -15,9 +15,9 @@ _CHANCE = -3  # the step that the draw of who explores stands for in the keyed r
 class Exploring(Acquirer):
     """An acquirer that a share of the series does not listen to: for them every order scores the same, and the noise decides.
 
-    What is asked for is what the predictor learns to read, and what it can read is what the acquirer finds worth asking for: left
-    alone, the two settle on the first columns that work. Which series explore is drawn from their keys, which are others in each
-    epoch.
+    What is asked for is what the predictor learns to read, and what it can read is what the acquirer finds worth asking for:
+    left alone, the two settle on the first columns that work. Which series explore is drawn from their keys, which are others
+    in each epoch.
     """
 
     def __init__(self, inner: Acquirer, share: float, seed: int) -> None:
