@@ -149,6 +149,11 @@ def test_scaler_leaves_missing_values_out_and_missing() -> None:
     np.testing.assert_array_equal(scaler.apply(values), [[-1], [np.nan], [1]])
 
 
+def test_scaler_leaves_a_feature_that_was_never_observed_as_it_is() -> None:
+    scaler = Scaler.fit(np.array([[1.0, np.nan], [3.0, np.nan]]))
+    assert (scaler.mean.tolist(), scaler.std.tolist()) == ([2.0, 0.0], [1.0, 1.0])
+
+
 def test_a_constant_feature_is_only_centred() -> None:
     assert Scaler.fit(np.full((5, 1), 7.0)).apply(np.array([[7.0], [9.0]])).tolist() == [[0.0], [2.0]]
 

@@ -157,6 +157,7 @@ class Source:
         classes: names of the labels.
         menu: what can be ordered and for how much; None = each feature by itself, at cost 1.
         real: ``[T, F]`` bool, where it is known that only some columns matter.
+        notes: what was met on reading (rows dropped, merged, …), in words, and how often.
     """
 
     train: SeriesSet
@@ -164,6 +165,7 @@ class Source:
     classes: tuple[str, ...]
     menu: Menu | None = None
     real: np.ndarray | None = None
+    notes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ class Scaler:
 
     @classmethod
     def fit(cls, values: np.ndarray) -> Scaler:
-        """From ``[rows, F]``; a constant feature keeps its spread."""
+        """From the observed ones of ``[rows, F]``; a feature that is constant or never observed keeps its spread."""
+        seen = ~np.isnan(values).all(axis=0)
+        values = values if seen.all() else np.where(seen, values, 0)
         mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
         std = np.nanstd(values, axis=0, dtype=np.float64)
         return cls(mean, np.where(std > 1e-12, std, 1.0))
@@ -227,6 +231,7 @@ class Dataset:
         horizon: the longest series of the archive's training part, the unit of time for models and shifts.
         scaler: how the columns were scaled; fakes, and all columns of a shifted set, count as they are.
         menu: what can be ordered; None = each feature by itself, at cost 1.
+        notes: what was met on reading, in words, and how often.
     """
 
     name: str
@@ -238,6 +243,7 @@ class Dataset:
     horizon: int
     scaler: Scaler
     menu: Menu | None = None
+    notes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def test(self) -> SeriesSet:
