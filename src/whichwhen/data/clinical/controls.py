@@ -45,10 +45,19 @@ def recorded_cost(series: SeriesSet, menu: Menu) -> np.ndarray:
     cost = np.zeros(len(series.values))
     for names, orders in _connected([(set(order.features) - free, order.cost) for order in paid]):
         measured = ~np.isnan(series.values[:, [column[name] for name in sorted(names)]])
-        patterns, which = np.unique(measured, axis=0, return_inverse=True)
-        prices = [_cheapest({n for n, seen in zip(sorted(names), row, strict=True) if seen}, orders) for row in patterns]
-        cost += np.array(prices)[which.reshape(-1)]
+        first, which = _patterns(measured)
+        prices = [_cheapest({n for n, seen in zip(sorted(names), row, strict=True) if seen}, orders) for row in measured[first]]
+        cost += np.array(prices)[which]
     return np.add.reduceat(cost, series.offsets[:-1])
+
+
+def _patterns(measured: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the different rows of a bool table: where each occurs first, and which one each row is."""
+    which = np.zeros(len(measured), dtype=np.int64)
+    for start in range(0, measured.shape[1], 30):
+        block = measured[:, start : start + 30]
+        which = np.unique((which << 30) | (block @ (1 << np.arange(block.shape[1]))), return_inverse=True)[1].reshape(-1)
+    return np.unique(which, return_index=True)[1], which
 
 
 def _connected(orders: list[tuple[set[str], float]]) -> list[tuple[set[str], list[tuple[set[str], float]]]]:
