@@ -141,8 +141,9 @@ def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None
             expected="at least 2 steps in each series",
             do="drop it, or use a smaller --m",
         )
-    bad = np.argwhere(np.isinf(series.values))
-    if len(bad):
+    infinite = np.isinf(series.values)
+    if infinite.any():
+        bad = np.argwhere(infinite)
         row, column = bad[0]
         i = int(np.searchsorted(series.offsets, row, side="right")) - 1
         raise DataError(

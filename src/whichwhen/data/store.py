@@ -15,6 +15,8 @@ from whichwhen.menu import Feature, Menu
 from whichwhen.provenance import Provenance
 from whichwhen.types import Batch, Hindsight
 
+_BLOCK = 4096
+
 
 @dataclass(frozen=True)
 class SeriesSet:
@@ -194,8 +196,13 @@ class Scaler:
         return Scaler(np.append(self.mean, np.zeros(count)), np.append(self.std, np.ones(count)))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Scaled values, float32."""
-        return ((values - self.mean) / self.std).astype(np.float32)
+        """Scaled values ``[..., F]``, float32; long tables in blocks, so that no large float64 table is made on the way."""
+        if values.ndim < 2 or len(values) <= _BLOCK:
+            return ((values - self.mean) / self.std).astype(np.float32)
+        scaled = np.empty(values.shape, dtype=np.float32)
+        for start in range(0, len(values), _BLOCK):
+            scaled[start : start + _BLOCK] = (values[start : start + _BLOCK] - self.mean) / self.std
+        return scaled
 
 
 @dataclass(frozen=True)
