@@ -22,6 +22,7 @@ from whichwhen.reports.progress import TrainingProgress
 OWN = ("train", "ucr:Own", "--data-dir", "data", "--epochs", "1", "--width", "4", "--layers", "1", "--budget", "1")
 TINY_WORDS = tuple(word for word in TRAIN_TINY if word != "--quiet")
 GOOD = ts_text(ts_rows())
+NEVER = ts_text([f"1,2,3,{i}:nan,nan,nan,nan:{'ab'[i % 2]}" for i in range(12)])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -156,9 +157,9 @@ ISSUE_CASES = [
     Case("one class", OWN, ("one class (a)", "two"), archive(*[ts_text(ts_rows(labels=("a",)), ("a",))] * 2)),
     Case("a series of length 1", OWN, ("series 5", "1 step", "2 steps"), archive(with_row("1:2:b"))),
     Case("a series of length 1 in test", OWN, ("series 5", "test part"), archive(test=with_row("1:2:b"))),
-    Case("NaN", OWN, ("nan", "series 5", "step 1", "'x0'"), archive(with_row("1,nan,3,4:5,6,7,8:b"))),
-    Case("NaN in test", OWN, ("nan", "test part"), archive(test=with_row("1,nan,3,4:5,6,7,8:b"))),
+    Case("a feature never observed in training", OWN, ("'x1'", "never observed"), archive(NEVER)),
     Case("inf", OWN, ("inf", "series 5", "step 3", "'x1'"), archive(with_row("1,2,3,4:5,6,7,inf:b"))),
+    Case("inf in test", OWN, ("inf", "test part"), archive(test=with_row("1,-inf,3,4:5,6,7,8:b"))),
     # budgets
     Case("budget 0", (*TO_RUN, "--budget", "0"), ("budget is 0", "more than 0")),
     Case("budget negative", (*TO_RUN, "--budget", "-2"), ("budget is -2", "more than 0")),
@@ -466,12 +467,12 @@ def test_words_that_are_no_flags_end_with_code_2(
         (("train", "japanese-vowels", "--budget", "0"), "budget is 0"),
         (("evaluate", "nowhere"), "no run folder nowhere"),
         (("data", "m-ford"), "did you mean m-forda?"),
-        ((*OWN, "--out", "new"), "nan in series 5"),
+        ((*OWN, "--out", "new"), "inf in series 5"),
     ],
-    ids=["verb", "budget", "folder", "name", "nan"],
+    ids=["verb", "budget", "folder", "name", "inf"],
 )
 def test_as_a_process_it_is_the_same(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
-    archive(with_row("1,nan,3,4:5,6,7,8:b"))(tmp_path)
+    archive(with_row("1,inf,3,4:5,6,7,8:b"))(tmp_path)
     before = contents(tmp_path)
     done = run_whichwhen(*words, cwd=tmp_path, WHICHWHEN_DATA="", WHICHWHEN_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 2

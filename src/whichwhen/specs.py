@@ -54,7 +54,8 @@ class DataSpec(Spec):
     """Which series, and what is added to them."""
 
     name: Annotated[str, tyro.conf.arg(metavar="DATASET"), tyro.conf.Positional] = Field(
-        "japanese-vowels", description="m-forda, spoken-arabic-digits, japanese-vowels, ucr:NAME or synthetic:TASK."
+        "japanese-vowels",
+        description="m-forda, spoken-arabic-digits, japanese-vowels, physionet2012, physionet2019, ucr:NAME or synthetic:TASK.",
     )
     m: int = Field(10, description="m-forda: consecutive samples that become the features of one step.")
     fakes: FakeKind = Field("none", description="Features without information to add.")

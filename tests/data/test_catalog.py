@@ -23,7 +23,8 @@ def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_documented_names_are_listed() -> None:
     names = {entry.name for entry in CATALOG}
     tasks = {f"synthetic:{task}" for task in ("fixed", "moving", "pointer", "triage", "planning", "exact")}
-    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", *tasks} == names
+    clinical = {"physionet2012", "physionet2019"}
+    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", *tasks, *clinical} == names
     assert all(entry.about for entry in CATALOG)
 
 
@@ -247,12 +248,10 @@ def refused(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("1,2,nan,4:5,6,7,8:a", ("nan", "series 3", "step 2", "'x0'")),
         ("1,2,3,4:5,6,7,-inf:a", ("-inf", "series 3", "step 3", "'x1'")),
-        ("1,2,3,4:5,?,7,8:a", ("nan", "series 3", "step 1", "'x1'")),
         ("1:2:a", ("series 3", "1 step", "at least 2")),
     ],
-    ids=["nan", "inf", "missing", "one step"],
+    ids=["inf", "one step"],
 )
 def test_bad_values_are_named_by_their_place(part: str, row: str, words: tuple[str, ...], tmp_path: Path) -> None:
     rows = {"train": ts_rows(), "test": ts_rows()}
@@ -260,6 +259,21 @@ def test_bad_values_are_named_by_their_place(part: str, row: str, words: tuple[s
     message = refused(write_archive(tmp_path, ts_text(rows["train"]), ts_text(rows["test"])))
     for word in (*words, f"{part} part"):
         assert word in message
+
+
+@pytest.mark.parametrize("row", ["1,2,nan,4:5,6,7,8:a", "1,2,?,4:5,6,7,8:a"], ids=["nan", "missing"])
+def test_what_was_not_measured_stays_so_and_the_rest_is_scaled(row: str, tmp_path: Path) -> None:
+    rows = ts_rows()
+    rows[3] = row
+    test = load_dataset("ucr:Own", folder=write_archive(tmp_path, ts_text(ts_rows()), ts_text(rows))).test
+    assert np.argwhere(np.isnan(test.series(3))).tolist() == [[2, 0]]
+    assert np.isnan(test.values).sum() == 1
+
+
+def test_a_feature_never_observed_in_training_is_named(tmp_path: Path) -> None:
+    rows = [f"1,2,3,{i}:nan,nan,nan,nan:{'ab'[i % 2]}" for i in range(12)]
+    message = refused(write_archive(tmp_path, ts_text(rows), ts_text(ts_rows())))
+    assert "'x1' is never observed in training" in message
 
 
 def test_one_class_is_refused(tmp_path: Path) -> None:

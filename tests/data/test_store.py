@@ -149,8 +149,21 @@ def test_scaler_leaves_missing_values_out_and_missing() -> None:
     np.testing.assert_array_equal(scaler.apply(values), [[-1], [np.nan], [1]])
 
 
+def test_scaler_leaves_a_feature_that_was_never_observed_as_it_is() -> None:
+    scaler = Scaler.fit(np.array([[1.0, np.nan], [3.0, np.nan]]))
+    assert (scaler.mean.tolist(), scaler.std.tolist()) == ([2.0, 0.0], [1.0, 1.0])
+
+
 def test_a_constant_feature_is_only_centred() -> None:
     assert Scaler.fit(np.full((5, 1), 7.0)).apply(np.array([[7.0], [9.0]])).tolist() == [[0.0], [2.0]]
+
+
+def test_a_long_table_is_scaled_as_its_rows_are() -> None:
+    values = np.random.default_rng(0).normal(5, 3, (10000, 2)).astype(np.float32)
+    scaler = Scaler.fit(values)
+    whole = scaler.apply(values)
+    assert whole.dtype == np.float32
+    np.testing.assert_array_equal(whole[::500], [scaler.apply(row) for row in values[::500]])
 
 
 def test_extended_scaler_leaves_new_columns_alone() -> None:

@@ -14,14 +14,14 @@ from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, Trainin
 if TYPE_CHECKING:
     import numpy as np
 
-    from whichwhen.data import Dataset
+    from whichwhen.data import Dataset, SeriesSet
 
 
 def run_data(args: DataArgs) -> None:
     """``whichwhen data``."""
     from rich.table import Table
 
-    from whichwhen.data import archives, load_dataset, reference, task_of
+    from whichwhen.data import load_dataset, reference, task_of
     from whichwhen.data.catalog import CATALOG
 
     task = task_of(args.data)
@@ -33,10 +33,7 @@ def run_data(args: DataArgs) -> None:
             raise SpecError(
                 "--plot without a data set", expected="a name", do="try `whichwhen data japanese-vowels --plot f.png`"
             )
-        rows = [
-            {"name": entry.name, "about": entry.about, "from": archives.where(entry.archive, args.data_dir)}
-            for entry in CATALOG
-        ]
+        rows = [{"name": entry.name, "about": entry.about, "from": entry.where(args.data_dir)} for entry in CATALOG]
         if args.json_:
             return print_json(rows)
         table = Table("name", "what it is", "from")
@@ -251,8 +248,8 @@ def _prepare(args: ComputeArgs) -> Any:
 
 
 def _describe(data: Dataset) -> dict[str, Any]:
-    splits = {"train": data.train, "validation": data.validation, "test": data.test}
-    return {
+    splits = {"train": data.train, "validation": data.validation, **_tests(data)}
+    facts = {
         "data set": data.name,
         **{f"{name} series": len(split) for name, split in splits.items()},
         **{f"{name} lengths": _range(split.lengths) for name, split in splits.items()},
@@ -261,6 +258,55 @@ def _describe(data: Dataset) -> dict[str, Any]:
         "names": [feature.name for feature in data.features],
         "classes": list(data.classes),
         "largest class, test": round(max((data.test.labels == c).mean() for c in range(len(data.classes))), 4),
+    }
+    return facts | _describe_records(data, splits) | _describe_menu(data) | dict(data.notes)
+
+
+def _tests(data: Dataset) -> dict[str, SeriesSet]:
+    """The test sets by the names that facts have for them."""
+    return {name if name == "test" else f"test {name}": part for name, part in data.tests.items()}
+
+
+def _describe_records(data: Dataset, splits: dict[str, SeriesSet]) -> dict[str, Any]:
+    """What was not measured, how frequent each class and each positive step is, and the subgroups."""
+    import numpy as np
+
+    facts: dict[str, Any] = {}
+    if not all(split.complete for split in splits.values()):
+        facts |= {f"{name} not measured": round(float(np.isnan(part.values).mean()), 4) for name, part in splits.items()}
+        unseen = np.isnan(data.train.values).mean(axis=0)
+        rarest = np.argsort(-unseen, kind="stable")[:5]
+        facts["rarest features, train"] = [f"{data.features[i].name} ({1 - unseen[i]:.2%} of steps)" for i in rarest]
+    if data.menu is not None:
+        shares = {name: np.bincount(part.labels, minlength=len(data.classes)) / len(part) for name, part in splits.items()}
+        facts |= {
+            f"{name} share of {label!r}": round(float(shares[name][c]), 4)
+            for name in splits
+            for c, label in enumerate(data.classes[1:], start=1)
+        }
+    for name, part in splits.items():
+        if part.step_labels is not None:
+            facts[f"{name} share of positive steps"] = round(float((part.step_labels > 0).mean()), 4)
+    for name, column in data.train.subgroups.items():
+        values, counts = np.unique(column, return_counts=True)
+        facts[f"subgroups by {name}, train"] = [f"{value} ({n})" for value, n in zip(values, counts, strict=True)]
+    return facts
+
+
+def _describe_menu(data: Dataset) -> dict[str, Any]:
+    """Each order with its price and what it reveals, where the set has a menu of its own."""
+    if data.menu is None:
+        return {}
+    from whichwhen.data.clinical import recorded_cost
+
+    return {
+        "orders": len(data.menu.orders),
+        "of them free": sum(order.free for order in data.menu.orders),
+        **{
+            f"order {order.name!r}": f"{'free' if order.free else f'{order.cost:g}'}: {', '.join(order.features)}"
+            for order in data.menu.orders
+        },
+        "mean cost of a record, train": round(float(recorded_cost(data.train, data.menu).mean()), 2),
     }
 
 

@@ -78,6 +78,12 @@ def where(name: str, folder: Path | str | None = None) -> str:
     return "cache" if not _missing(cache_folder(), name) else "download"
 
 
+def in_data_folder(files: Sequence[str], folder: Path | str | None = None) -> bool:
+    """Whether a data folder is given and holds all these files."""
+    given = folder or os.environ.get(FOLDER_VARIABLE)
+    return bool(given) and all((Path(str(given)).expanduser() / file).is_file() for file in files)
+
+
 def carried_folder() -> Path:
     """Where aeon's wheel keeps the few data sets that it carries."""
     import aeon.datasets

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from whichwhen.data import archives, synthetic
+from whichwhen.data.clinical import physionet2012, physionet2019
 from whichwhen.data.fakes import add_fakes, provenance, shift
 from whichwhen.data.splits import split_validation
 from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet, Source
@@ -21,11 +22,24 @@ from whichwhen.specs import DataSpec, parse_spec
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of ``whichwhen data``."""
+    """A line of ``whichwhen data``.
+
+    Attributes:
+        name, about: what the line says.
+        archive: its name in the UCR or UEA archive.
+        files: what has to lie in the data folder for it, where it is no such archive.
+    """
 
     name: str
     about: str
     archive: str = ""
+    files: tuple[str, ...] = ()
+
+    def where(self, folder: Path | str | None = None) -> str:
+        """Where it would come from, in a word or two."""
+        if not self.files:
+            return archives.where(self.archive, folder)
+        return "data folder" if archives.in_data_folder(self.files, folder) else "not in the data folder"
 
 
 CATALOG = (
@@ -37,6 +51,16 @@ CATALOG = (
     ),
     Entry("japanese-vowels", "12 LPC cepstra of a vowel, lengths 7-29; 9 speakers to tell apart", "JapaneseVowels"),
     *(Entry(f"synthetic:{name}", task.about) for name, task in synthetic.TASKS.items()),
+    Entry(
+        "physionet2012",
+        "48 hours of intensive care, vital signs free, labs in panels at a price; in-hospital death; test sets b and c",
+        files=tuple(f"physionet2012/{file}" for file in physionet2012.FILES),
+    ),
+    Entry(
+        "physionet2019",
+        "intensive care hour by hour, lengths 8-336, vital signs free, labs in panels at a price; sepsis, a label per hour",
+        files=tuple(f"physionet2019/{file}" for file in physionet2019.FILES),
+    ),
     Entry("ucr:NAME", "any classification set of the UCR and UEA archives, by its name there"),
 )
 
@@ -61,7 +85,10 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
     horizon = int(source.train.lengths.max())
     longest = max(horizon, *(int(part.lengths.max()) for part in source.tests.values()))
 
+    if n_fakes and source.menu is not None:
+        raise SpecError(f"fakes on {spec.name}, which has a menu of its own", do="add fakes to sets without a menu only")
     train, validation = split_validation(source.train, spec.validation, seed)
+    check_observed(train, spec.name)
     scaler = Scaler.fit(train.values)
     finished: list[SeriesSet] = []
     for part in (train, validation, *source.tests.values()):
@@ -81,6 +108,7 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         provenance=truth,
         horizon=horizon,
         menu=source.menu,
+        notes=source.notes,
         scaler=Scaler.identity(n_real + n_fakes) if spec.shift else scaler.extend(n_fakes),
     )
 
@@ -98,7 +126,7 @@ def task_of(spec: DataSpec) -> Task | None:
 
 
 def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None:
-    """Raise :class:`DataError` where series can't be used: one class, a single step, NaN or infinite values."""
+    """Raise :class:`DataError` where series can't be used: one class, a single step, infinite values. NaN = not measured."""
     where = f"{name} ({series.source} part)"
     if len(classes) < 2:
         raise DataError(
@@ -113,15 +141,27 @@ def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None
             expected="at least 2 steps in each series",
             do="drop it, or use a smaller --m",
         )
-    bad = np.argwhere(~np.isfinite(series.values))
-    if len(bad):
+    infinite = np.isinf(series.values)
+    if infinite.any():
+        bad = np.argwhere(infinite)
         row, column = bad[0]
         i = int(np.searchsorted(series.offsets, row, side="right")) - 1
         raise DataError(
             f"{where}: {series.values[row, column]} in series {i}, step {row - series.offsets[i]}, feature "
             f"{series.features[column].name!r} ({len(bad)} such values)",
-            expected="finite values: partly observed data is not served yet",
+            expected="finite values, or NaN for what was not measured",
             do="fill or drop them",
+        )
+
+
+def check_observed(train: SeriesSet, name: str) -> None:
+    """Raise :class:`DataError` where no training series holds a value of some feature."""
+    unseen = np.flatnonzero(np.isnan(train.values).all(axis=0))
+    if len(unseen):
+        raise DataError(
+            f"{name}: feature {train.features[unseen[0]].name!r} is never observed in training ({len(unseen)} such columns)",
+            expected="at least one value of each feature",
+            do="drop the column",
         )
 
 
@@ -132,6 +172,10 @@ def _load_source(spec: DataSpec, seed: int, folder: Path | str | None) -> Source
         return _archive("SpokenArabicDigits", folder, prefix="mfcc", groups=_speakers)
     if spec.name == "japanese-vowels":
         return _archive("JapaneseVowels", folder, prefix="lpc")
+    if spec.name == physionet2012.NAME:
+        return physionet2012.load_physionet2012(folder)
+    if spec.name == physionet2019.NAME:
+        return physionet2019.load_physionet2019(folder)
     kind, _, rest = spec.name.partition(":")
     if kind == "ucr" and rest:
         return _archive(rest, folder)

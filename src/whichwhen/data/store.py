@@ -15,6 +15,8 @@ from whichwhen.menu import Feature, Menu
 from whichwhen.provenance import Provenance
 from whichwhen.types import Batch, Hindsight
 
+_BLOCK = 4096
+
 
 @dataclass(frozen=True)
 class SeriesSet:
@@ -164,6 +166,7 @@ class Source:
         classes: names of the labels.
         menu: what can be ordered and for how much; None = each feature by itself, at cost 1.
         real: ``[T, F]`` bool, where it is known that only some columns matter.
+        notes: what was met on reading (rows dropped, merged, …), in words, and how often.
     """
 
     train: SeriesSet
@@ -171,6 +174,7 @@ class Source:
     classes: tuple[str, ...]
     menu: Menu | None = None
     real: np.ndarray | None = None
+    notes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,9 @@ class Scaler:
 
     @classmethod
     def fit(cls, values: np.ndarray) -> Scaler:
-        """From ``[rows, F]``; a constant feature keeps its spread."""
+        """From the observed ones of ``[rows, F]``; a feature that is constant or never observed keeps its spread."""
+        seen = ~np.isnan(values).all(axis=0)
+        values = values if seen.all() else np.where(seen, values, 0)
         mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
         std = np.nanstd(values, axis=0, dtype=np.float64)
         return cls(mean, np.where(std > 1e-12, std, 1.0))
@@ -197,8 +203,13 @@ class Scaler:
         return Scaler(np.append(self.mean, np.zeros(count)), np.append(self.std, np.ones(count)))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Scaled values, float32."""
-        return ((values - self.mean) / self.std).astype(np.float32)
+        """Scaled values ``[..., F]``, float32; long tables in blocks, so that no large float64 table is made on the way."""
+        if values.ndim < 2 or len(values) <= _BLOCK:
+            return ((values - self.mean) / self.std).astype(np.float32)
+        scaled = np.empty(values.shape, dtype=np.float32)
+        for start in range(0, len(values), _BLOCK):
+            scaled[start : start + _BLOCK] = (values[start : start + _BLOCK] - self.mean) / self.std
+        return scaled
 
 
 @dataclass(frozen=True)
@@ -234,6 +245,7 @@ class Dataset:
         horizon: the longest series of the archive's training part, the unit of time for models and shifts.
         scaler: how the columns were scaled; fakes, and all columns of a shifted set, count as they are.
         menu: what can be ordered; None = each feature by itself, at cost 1.
+        notes: what was met on reading, in words, and how often.
     """
 
     name: str
@@ -245,6 +257,7 @@ class Dataset:
     horizon: int
     scaler: Scaler
     menu: Menu | None = None
+    notes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def test(self) -> SeriesSet:
