@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from whichwhen.data import archives, synthetic
+from whichwhen.data import archives, frames, synthetic
 from whichwhen.data.fakes import add_fakes, provenance, shift
 from whichwhen.data.splits import split_validation
 from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet, Source
 from whichwhen.data.tasks import Task
-from whichwhen.errors import DataError, SpecError
-from whichwhen.menu import Feature
+from whichwhen.errors import DataError, DataWarning, SpecError
+from whichwhen.menu import Feature, Menu, Order
+from whichwhen.menu_files import load_menu
 from whichwhen.provenance import Provenance
 from whichwhen.specs import DataSpec, parse_spec
 
@@ -48,12 +50,17 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         data: a :class:`DataSpec`, or a name with the spec's other fields as keywords.
         seed: of the validation split, the fakes and the random keys.
         folder: where archives lie; the environment variable WHICHWHEN_DATA if not given.
-        **fields: ``fakes``, ``n_fakes``, ``shift``, ``m``, ``validation``.
+        **fields: ``fakes``, ``n_fakes``, ``shift``, ``m``, ``validation``; for one's own table ``id``, ``time``, ``label``, ….
     """
     spec = data if isinstance(data, DataSpec) else parse_spec(DataSpec, {"name": data, **fields}, "load_dataset")
     if spec.shift and task_of(spec):
         raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
     source = _load_source(spec, seed, folder)
+    return finish_dataset(source, spec, seed)
+
+
+def finish_dataset(source: Source, spec: DataSpec, seed: int = 0) -> Dataset:
+    """Split, scale and add what a spec asks for to series that are loaded already."""
     for part in (source.train, *source.tests.values()):
         check_series(part, source.classes, spec.name)
     n_real = len(source.train.features)
@@ -72,6 +79,9 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         truth = provenance(n_real, n_fakes, spec.shift, longest, horizon)
     else:
         truth = Provenance(np.pad(source.real, ((0, 0), (0, n_fakes))))
+    menu = _whole_menu(source, spec, finished[0].features)
+    if menu is not None:
+        finished = [replace(part, features=menu.features) for part in finished]
     return Dataset(
         name=spec.name,
         train=finished[0],
@@ -80,7 +90,7 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         classes=source.classes,
         provenance=truth,
         horizon=horizon,
-        menu=source.menu,
+        menu=menu,
         scaler=Scaler.identity(n_real + n_fakes) if spec.shift else scaler.extend(n_fakes),
     )
 
@@ -98,7 +108,7 @@ def task_of(spec: DataSpec) -> Task | None:
 
 
 def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None:
-    """Raise :class:`DataError` where series can't be used: one class, a single step, NaN or infinite values."""
+    """Raise :class:`DataError` where series can't be used: one class, a single step, infinite values."""
     where = f"{name} ({series.source} part)"
     if len(classes) < 2:
         raise DataError(
@@ -113,19 +123,42 @@ def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None
             expected="at least 2 steps in each series",
             do="drop it, or use a smaller --m",
         )
-    bad = np.argwhere(~np.isfinite(series.values))
+    bad = np.argwhere(np.isinf(series.values))
     if len(bad):
         row, column = bad[0]
         i = int(np.searchsorted(series.offsets, row, side="right")) - 1
         raise DataError(
             f"{where}: {series.values[row, column]} in series {i}, step {row - series.offsets[i]}, feature "
             f"{series.features[column].name!r} ({len(bad)} such values)",
-            expected="finite values: partly observed data is not served yet",
+            expected="finite values, or NaN for what was not measured",
             do="fill or drop them",
         )
 
 
+def _whole_menu(source: Source, spec: DataSpec, features: tuple[Feature, ...]) -> Menu | None:
+    """The file's menu, else the source's own with each fake as an order at cost 1."""
+    if spec.menu is not None:
+        free = [name for order in source.menu.orders if order.free for name in order.features] if source.menu else []
+        return load_menu(spec.menu, features, free=free)
+    if source.menu is None or len(features) == len(source.menu.features):
+        return source.menu
+    fakes = features[len(source.menu.features) :]
+    return Menu((*source.menu.features, *fakes), (*source.menu.orders, *(Order(fake.name, (fake.name,)) for fake in fakes)))
+
+
 def _load_source(spec: DataSpec, seed: int, folder: Path | str | None) -> Source:
+    if frames.is_table(spec.name):
+        frames.check_digest(spec)
+        table = frames.open_table(spec.name, spec)
+        for line in table.report.warnings:
+            warnings.warn(line, DataWarning, stacklevel=4)
+        return table.source
+    if spec.given:
+        raise SpecError(
+            f"--{spec.given[0].replace('_', '-')} for {spec.name}",
+            expected="it with a table of your own only",
+            do="give the path of a .parquet or .csv file, or leave it out",
+        )
     if spec.name == "m-forda":
         return _m_forda(spec.m, folder)
     if spec.name == "spoken-arabic-digits":
