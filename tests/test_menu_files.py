@@ -292,3 +292,18 @@ def test_names_that_csv_has_no_way_to_write_are_refused(tmp_path: Path) -> None:
         with pytest.raises(SpecError, match="write YAML"):
             save_menu(tmp_path / "menu.csv", Menu.one_per_feature([Feature(name)]))
     assert not list(tmp_path.iterdir())
+
+
+# what the docs show
+
+
+@pytest.mark.parametrize("kind", ["yaml", "csv"])
+def test_the_menus_of_the_docs_can_be_read(kind: str, tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
+    text = re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[0]
+    labs = ("lactate", "sodium", "potassium", "creatinine", "ph", "pco2", "po2", "gcs")
+    menu = menu_of(tmp_path, text, f"menu.{kind}", features=("heart_rate", "temperature", *labs, "other"))
+    gas = next(order for order in menu.orders if order.name == "blood gas")
+    assert gas == Order("blood gas", ("ph", "pco2", "po2"), 8.0, turnaround=1, retest=2)
+    assert menu.orders[0] == Order("heart_rate", ("heart_rate",), 0.0, free=True)
+    assert not menu.reveals[:, -1].any()

@@ -23,7 +23,7 @@ def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_documented_names_are_listed() -> None:
     names = {entry.name for entry in CATALOG}
     tasks = {f"synthetic:{task}" for task in ("fixed", "moving", "pointer", "triage", "planning", "exact")}
-    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", *tasks} == names
+    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", "FILE", *tasks} == names
     assert all(entry.about for entry in CATALOG)
 
 

@@ -39,6 +39,7 @@ CATALOG = (
     ),
     Entry("japanese-vowels", "12 LPC cepstra of a vowel, lengths 7-29; 9 speakers to tell apart", "JapaneseVowels"),
     *(Entry(f"synthetic:{name}", task.about) for name, task in synthetic.TASKS.items()),
+    Entry("FILE", "a table of your own, .parquet or .csv, with --id, --time and --label; see docs/own-data.md"),
     Entry("ucr:NAME", "any classification set of the UCR and UEA archives, by its name there"),
 )
 

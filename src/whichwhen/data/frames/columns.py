@@ -148,8 +148,8 @@ def read_times(column: pl.Series, where: str) -> Times:
 def _times_of_text(column: pl.Series, where: str) -> pl.Series:
     column = column.str.strip_chars()
     numbers = column.cast(pl.Float64, strict=False)
-    if not numbers.null_count():
-        return numbers
+    if numbers.null_count() < len(column) / 2:  # numbers, as it seems: whoever reads them says where there are none
+        return column
     parts = column.str.extract_groups(r"^(\d+):(\d{2})(?::(\d{2}))?$").struct.unnest().cast(pl.Int64)
     if not parts.to_series(0).null_count():
         hours, minutes, seconds = parts.fill_null(0).get_columns()

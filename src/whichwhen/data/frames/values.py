@@ -56,7 +56,8 @@ def fill_long(frame: pl.DataFrame, spec: TableSpec, cells: Cells) -> tuple[tuple
             continue
         clash = np.flatnonzero(same & (np.diff(found) != 0))
         if len(clash):
-            raise _conflict(cells, which[clash[0]], which[clash[0] + 1], names[code[which[clash[0]]]], found[clash[0] :][:2])
+            pair = which[clash[0]], which[clash[0] + 1]
+            raise _conflict(cells, *pair, str(names[code[pair[0]]]), found[clash[0] :][:2])
         merged += int(same.sum())
         values = np.full((cells.total, len(names)), np.nan, dtype=np.float32)
         values[cells.at[which], code[which]] = found  # in the order of time: the last one stays
@@ -84,7 +85,7 @@ def fill_wide(frame: pl.DataFrame, names: Sequence[str], cells: Cells) -> tuple[
     return tuple(names), values, int(alike.sum())
 
 
-def _conflict(cells: Cells, one: int, other: int, feature: str, found: np.ndarray) -> DataError:
+def _conflict(cells: Cells, one: np.int64, other: np.int64, feature: str, found: np.ndarray) -> DataError:
     return DataError(
         f"{cells.where}, rows {one + 1} and {other + 1}: {found[0]:g} and {found[1]:g} for {cells.id} "
         f"{cells.known[cells.of_row[one]]}, feature {feature!r}, at one time",
