@@ -9,12 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from whichwhen import load_dataset
+from whichwhen import TableSpec, describe_table, load_dataset, load_menu, load_table
 from whichwhen.cli.output import console_on
-from whichwhen.data.frames import describe_table, load_table
-from whichwhen.menu_files import load_menu
 from whichwhen.reports.tables import print_table_report
-from whichwhen.specs import TableSpec
 
 MENU = """\
 free: [heart_rate]
