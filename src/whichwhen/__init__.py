@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from whichwhen.checks import check_acquirer, check_predictor
     from whichwhen.contracts import Acquirer, Predictor, Selector
     from whichwhen.data import Dataset, SeriesSet, load_dataset
-    from whichwhen.errors import WhichwhenError
+    from whichwhen.data.frames import TableReport, check_new_table, describe_table, load_table
+    from whichwhen.errors import DataWarning, WhichwhenError
     from whichwhen.evaluation import Evaluation, Metrics, evaluate
     from whichwhen.menu import Feature, Menu, Order
+    from whichwhen.menu_files import load_menu, save_menu
     from whichwhen.model import Model, make_model
     from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor
     from whichwhen.rollout import Policy, acquisition_step, roll_out
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         PredictorSpec,
         RunSpec,
         SelectorSpec,
+        TableSpec,
         TrainingSpec,
         preset_spec,
     )
@@ -61,9 +64,11 @@ _HOMES = {
     "checks": ("check_acquirer", "check_predictor"),
     "contracts": ("Acquirer", "Predictor", "Selector"),
     "data": ("Dataset", "SeriesSet", "load_dataset"),
-    "errors": ("WhichwhenError",),
+    "data.frames": ("TableReport", "check_new_table", "describe_table", "load_table"),
+    "errors": ("DataWarning", "WhichwhenError"),
     "evaluation": ("Evaluation", "Metrics", "evaluate"),
     "menu": ("Feature", "Menu", "Order"),
+    "menu_files": ("load_menu", "save_menu"),
     "model": ("Model", "make_model"),
     "predictors": ("ConvPredictor", "GRUPredictor", "LSTMPredictor", "TransformerPredictor"),
     "rollout": ("Policy", "acquisition_step", "roll_out"),
@@ -76,6 +81,7 @@ _HOMES = {
         "PredictorSpec",
         "RunSpec",
         "SelectorSpec",
+        "TableSpec",
         "TrainingSpec",
         "preset_spec",
     ),
@@ -93,6 +99,7 @@ __all__ = [
     "CompleteAcquirer",
     "ConvPredictor",
     "DataSpec",
+    "DataWarning",
     "Dataset",
     "EndToEnd",
     "Evaluation",
@@ -129,6 +136,8 @@ __all__ = [
     "Session",
     "StaticAcquirer",
     "TableAcquirer",
+    "TableReport",
+    "TableSpec",
     "TrainingSpec",
     "TransformerPredictor",
     "Unlimited",
@@ -137,15 +146,20 @@ __all__ = [
     "__version__",
     "acquisition_step",
     "check_acquirer",
+    "check_new_table",
     "check_predictor",
+    "describe_table",
     "evaluate",
     "fit",
     "load_dataset",
+    "load_menu",
     "load_model",
     "load_result",
+    "load_table",
     "make_model",
     "preset_spec",
     "roll_out",
+    "save_menu",
     "save_model",
     "train",
 ]

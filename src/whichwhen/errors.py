@@ -14,8 +14,13 @@
     └── SessionError     a step-by-step session got something it cannot use
 
 Each message says, in one line, what was got, what was expected, and what to do. The command line turns them into
-exit code 2 without a traceback; anything else that escapes is a bug.
+exit code 2 without a traceback; anything else that escapes is a bug. What can be lived with is a :class:`DataWarning`.
 """
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 
 class WhichwhenError(Exception):
@@ -36,6 +41,10 @@ class SpecError(WhichwhenError):
 
 class DataError(WhichwhenError):
     """The data is missing, malformed or not what was asked for."""
+
+
+class DataWarning(UserWarning):
+    """Something about the data that may be meant and may be a mistake. One line that names the column."""
 
 
 class DownloadError(DataError):
@@ -67,3 +76,10 @@ class MissingExtraError(EngineError):
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} needs packages that are not installed", do=f"run `pip install 'whichwhen[{extra}]'`")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """``did you mean …?`` where a known name looks like this one, else nothing."""
+    folded = {one.casefold(): one for one in known}
+    near = [folded[match] for match in difflib.get_close_matches(name.casefold(), list(folded), n=2, cutoff=0.6)]
+    return f"did you mean {' or '.join(repr(one) for one in near)}?" if near else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
@@ -50,12 +51,112 @@ _LATER: dict[str, Any] = {"later": True}
 """Marks a field that came after runs had been recorded: at its default it stays out of the hash, so that they keep theirs."""
 
 
-class DataSpec(Spec):
+_Columns = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="COLUMN ...")]
+_Column = Annotated[str | None, tyro.conf.arg(metavar="COLUMN")]
+_File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
+
+
+class TableSpec(Spec):
+    """How to read a table of one's own: what its columns are, its grid of steps, its test part. See docs/own-data.md.
+
+    All fields are left out of hashes at their defaults. With a digest, a hash holds the names of the files without their
+    folders: it is then the same on each machine that has the same content.
+    """
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # step=1 is as good as step="1"
+
+    id: _Column = Field(
+        None, description="own table: column that says which series a row belongs to.", json_schema_extra=_LATER
+    )
+    time: _Column = Field(None, description="own table: column of times, numbers or dates.", json_schema_extra=_LATER)
+    label: _Column = Field(None, description="own table: column of the class.", json_schema_extra=_LATER)
+    layout: Literal["auto", "long", "wide"] = Field(
+        "auto",
+        description="own table: long = one measurement a row, wide = one step a row; auto = long where the columns of "
+        "--feature and --value are there.",
+        json_schema_extra=_LATER,
+    )
+    feature: str = Field(
+        "feature", description="own table, long: column with the name of what was measured.", json_schema_extra=_LATER
+    )
+    value: str = Field("value", description="own table, long: column with what was found.", json_schema_extra=_LATER)
+    labels: _File = Field(
+        None,
+        description="own table: a second table with one row a series: id, label, and what else belongs to a series.",
+        json_schema_extra=_LATER,
+    )
+    label_each_step: bool = Field(
+        False, description="own table: the label changes within a series on purpose, one a step.", json_schema_extra=_LATER
+    )
+    static: _Columns = Field(
+        None, description="own table: columns that are the same in all rows of a series: known, free.", json_schema_extra=_LATER
+    )
+    ignore: _Columns = Field(None, description="own table: columns or features to leave out.", json_schema_extra=_LATER)
+    group: _Column = Field(
+        None, description="own table: column whose equal values (one patient) are never split.", json_schema_extra=_LATER
+    )
+    weight: _Column = Field(
+        None, description="own table: column of how much a series counts in training.", json_schema_extra=_LATER
+    )
+    subgroups: _Columns = Field(None, description="own table: columns to report metrics by.", json_schema_extra=_LATER)
+    step: Annotated[str | None, tyro.conf.arg(metavar="WIDTH")] = Field(
+        None,
+        description="own table: width of a step: a number in the unit of --time, or 30s, 15m, 1h, 1d for dates; by default the "
+        "largest one that all times are multiples of.",
+        json_schema_extra=_LATER,
+    )
+    test: _File = Field(None, description="own table: the table to test on.", json_schema_extra=_LATER)
+    test_share: float = Field(
+        0.2, description="own table: share of the series to test on, where there is no --test.", json_schema_extra=_LATER
+    )
+    menu: _File = Field(None, description="YAML or CSV file of what can be ordered and for how much.", json_schema_extra=_LATER)
+    digest: Annotated[str | None, tyro.conf.arg(metavar="SHA256")] = Field(
+        None, description="own table: of its files' content; `train` fills it in, and it is checked.", json_schema_extra=_LATER
+    )
+
+    def check(self) -> None:  # noqa: D102 (inherited)
+        if not 0 < self.test_share < 1:
+            raise SpecError(f"test-share is {self.test_share}", expected="a share between 0 and 1, say 0.2")
+        if self.label_each_step and self.labels:
+            raise SpecError(
+                "--labels and --label-each-step together", expected="one of them", do="put the labels into the table itself"
+            )
+        _refuse_two_roles(self)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the fields about a table that are not at their defaults."""
+        fields = TableSpec.model_fields
+        return tuple(name for name in fields if name != "menu" and getattr(self, name) != fields[name].default)
+
+
+def _refuse_two_roles(spec: TableSpec) -> None:
+    """One column can't be two things. A series' own group or subgroup may be known to the model, too."""
+    roles: dict[str, str] = {}
+    single = [("id", spec.id), ("time", spec.time), ("label", spec.label), ("weight", spec.weight)]
+    if spec.layout == "long":
+        single += [("feature", spec.feature), ("value", spec.value)]
+    several = [(role, name) for role in ("static", "ignore") for name in getattr(spec, role) or ()]
+    for role, name in [*single, *several]:
+        if name is None:
+            continue
+        if name in roles:
+            raise SpecError(
+                f"column {name!r} is --{roles[name]} and --{role}", expected="another column for each", do=f"change --{role}"
+            )
+        roles[name] = role
+    for role, name in [("group", spec.group), *(("subgroups", name) for name in spec.subgroups or ())]:
+        if name and roles.get(name) in ("time", "label", "weight", "ignore", "feature", "value"):
+            raise SpecError(f"column {name!r} is --{roles[name]} and --{role}", do=f"change --{role}")
+
+
+class DataSpec(TableSpec):
     """Which series, and what is added to them."""
 
     name: Annotated[str, tyro.conf.arg(metavar="DATASET"), tyro.conf.Positional] = Field(
         "japanese-vowels",
-        description="m-forda, spoken-arabic-digits, japanese-vowels, physionet2012, physionet2019, ucr:NAME or synthetic:TASK.",
+        description="m-forda, spoken-arabic-digits, japanese-vowels, physionet2012, physionet2019, ucr:NAME, synthetic:TASK, "
+        "or your own table's file.",
     )
     m: int = Field(10, description="m-forda: consecutive samples that become the features of one step.")
     fakes: FakeKind = Field("none", description="Features without information to add.")
@@ -64,6 +165,7 @@ class DataSpec(Spec):
     validation: float = Field(0.2, description="Share of the training part that is held out for model choice.")
 
     def check(self) -> None:  # noqa: D102 (inherited)
+        super().check()
         self._at_least(1, "m", "n_fakes")
         if not 0 < self.validation < 1:
             raise SpecError(f"validation is {self.validation}", expected="a share between 0 and 1, say 0.2")
@@ -306,6 +408,9 @@ class RunSpec(Spec):
                 for field, facts in type(part).model_fields.items():
                     if facts.json_schema_extra == _LATER and getattr(part, field) == facts.default:
                         del content[name][field]
+        if self.data.digest:
+            files = {"name", "labels", "test", "menu"} & set(content["data"])
+            content["data"] |= {field: PurePath(content["data"][field]).name for field in files}
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -24,7 +24,7 @@ def test_the_documented_names_are_listed() -> None:
     names = {entry.name for entry in CATALOG}
     tasks = {f"synthetic:{task}" for task in ("fixed", "moving", "pointer", "triage", "planning", "exact")}
     clinical = {"physionet2012", "physionet2019"}
-    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", *tasks, *clinical} == names
+    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", "FILE", *tasks, *clinical} == names
     assert all(entry.about for entry in CATALOG)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +26,7 @@ from whichwhen.cli.arguments import (
     TrainArgs,
 )
 from whichwhen.cli.grids import run_adaptive, run_paper, run_report
-from whichwhen.cli.output import MissedError, StoppedError
+from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
 from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
 from whichwhen.specs import PAPER_DATA, Preset, RunSpec, preset_spec
@@ -51,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         try:
-            return _run(words)
+            with warnings.catch_warnings():
+                show_warnings_plainly()
+                return _run(words)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # who read our output has left; so do we

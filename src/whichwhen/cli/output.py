@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
+
+from whichwhen.errors import DataWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +42,19 @@ def console_on(stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def show_warnings_plainly() -> None:
+    """Let warnings about the data be one line on stderr, without the line of code that gave them."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, DataWarning):
+            print(f"warning: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *place, **more)
+
+    warnings.showwarning = show
 
 
 def print_json(document: Any) -> None:

@@ -23,6 +23,7 @@ def run_data(args: DataArgs) -> None:
 
     from whichwhen.data import load_dataset, reference, task_of
     from whichwhen.data.catalog import CATALOG
+    from whichwhen.data.frames import is_table
 
     task = task_of(args.data)
     budget = args.budget if args.budget is not None else task.budget if task else 1.0
@@ -44,6 +45,8 @@ def run_data(args: DataArgs) -> None:
         from whichwhen.reports.figures import check_figure_path
 
         check_figure_path(args.plot)
+    if is_table(args.data.name):
+        return _describe_table(args)
     data = load_dataset(args.data, args.seed, args.data_dir)
     facts = _describe(data)
     known = reference(args.data, budget)
@@ -62,12 +65,50 @@ def run_data(args: DataArgs) -> None:
     print_facts(facts)
 
 
+def _describe_table(args: DataArgs) -> None:
+    """What is in a table of one's own."""
+    from whichwhen.data.catalog import finish_dataset
+    from whichwhen.data.frames import check_digest, open_table
+    from whichwhen.reports.tables import print_table_report
+
+    check_digest(args.data)
+    table = open_table(args.data.name, args.data)
+    if args.plot:
+        from whichwhen.reports.figures import draw_samples, save_figure
+
+        save_figure(draw_samples(finish_dataset(table.source, args.data, args.seed)), args.plot)
+    if args.json_:
+        return print_json(table.report.to_dict() | ({"plot": str(args.plot)} if args.plot else {}))
+    print_table_report(table.report, console_on())
+    if args.plot:
+        print(f"plot: {args.plot}")
+
+
+def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
+    """A table of one's own, read once: its report is shown, its content becomes part of the spec."""
+    from whichwhen.data.catalog import finish_dataset
+    from whichwhen.data.frames import check_digest, digest_files, open_table
+    from whichwhen.reports.tables import print_table_report
+
+    spec = args.run
+    check_digest(spec.data)
+    table = open_table(spec.data.name, spec.data)
+    if not (args.quiet or args.json_):
+        print_table_report(table.report, console_on(stderr=True))
+    data = finish_dataset(table.source, spec.data, spec.seed)
+    return spec.change(data__digest=digest_files(spec.data)), data
+
+
 def run_train(args: TrainArgs) -> None:
     """``whichwhen train``."""
-    spec = args.run
-    name = spec.data.name.replace(":", "-")
+    from whichwhen.data.frames import is_table
+
+    spec, data = args.run, None
+    name = Path(spec.data.name).stem if is_table(spec.data.name) else spec.data.name.replace(":", "-")
     out = args.out or Path("runs") / f"{name}-{spec.acquirer.kind}-{spec.seed}"
     device = _prepare(args)
+    if is_table(spec.data.name):
+        spec, data = _open_for_training(args)
     from whichwhen.reports.progress import TrainingProgress
     from whichwhen.reports.tables import results_table
     from whichwhen.training import train
@@ -76,7 +117,9 @@ def run_train(args: TrainArgs) -> None:
     with TrainingProgress(console_on(stderr=True), quiet=args.quiet or args.json_) as progress:
         progress.begin(spec.acquirer.kind, spec.training.epochs)
         try:
-            result = train(spec, out, folder=args.data_dir, device=device, resume=args.resume, on_epoch=progress.epoch)
+            result = train(
+                spec, out, data=data, folder=args.data_dir, device=device, resume=args.resume, on_epoch=progress.epoch
+            )
         except KeyboardInterrupt:
             raise StoppedError(f"stopped; go on with the same command and --resume (run folder {out})") from None
     if args.json_:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from whichwhen.data import archives, synthetic
+from whichwhen.data import archives, frames, synthetic
 from whichwhen.data.clinical import physionet2012, physionet2019
 from whichwhen.data.fakes import add_fakes, provenance, shift
 from whichwhen.data.splits import split_validation
 from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet, Source
 from whichwhen.data.tasks import Task
-from whichwhen.errors import DataError, SpecError
-from whichwhen.menu import Feature
+from whichwhen.errors import DataError, DataWarning, SpecError
+from whichwhen.menu import Feature, Menu, Order
+from whichwhen.menu_files import load_menu
 from whichwhen.provenance import Provenance
 from whichwhen.specs import DataSpec, parse_spec
 
@@ -61,6 +63,7 @@ CATALOG = (
         "intensive care hour by hour, lengths 8-336, vital signs free, labs in panels at a price; sepsis, a label per hour",
         files=tuple(f"physionet2019/{file}" for file in physionet2019.FILES),
     ),
+    Entry("FILE", "a table of your own, .parquet or .csv, with --id, --time and --label; see docs/own-data.md"),
     Entry("ucr:NAME", "any classification set of the UCR and UEA archives, by its name there"),
 )
 
@@ -72,12 +75,17 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         data: a :class:`DataSpec`, or a name with the spec's other fields as keywords.
         seed: of the validation split, the fakes and the random keys.
         folder: where archives lie; the environment variable WHICHWHEN_DATA if not given.
-        **fields: ``fakes``, ``n_fakes``, ``shift``, ``m``, ``validation``.
+        **fields: ``fakes``, ``n_fakes``, ``shift``, ``m``, ``validation``; for one's own table ``id``, ``time``, ``label``, ….
     """
     spec = data if isinstance(data, DataSpec) else parse_spec(DataSpec, {"name": data, **fields}, "load_dataset")
     if spec.shift and task_of(spec):
         raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
     source = _load_source(spec, seed, folder)
+    return finish_dataset(source, spec, seed)
+
+
+def finish_dataset(source: Source, spec: DataSpec, seed: int = 0) -> Dataset:
+    """Split, scale and add what a spec asks for to series that are loaded already."""
     for part in (source.train, *source.tests.values()):
         check_series(part, source.classes, spec.name)
     n_real = len(source.train.features)
@@ -85,8 +93,6 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
     horizon = int(source.train.lengths.max())
     longest = max(horizon, *(int(part.lengths.max()) for part in source.tests.values()))
 
-    if n_fakes and source.menu is not None:
-        raise SpecError(f"fakes on {spec.name}, which has a menu of its own", do="add fakes to sets without a menu only")
     train, validation = split_validation(source.train, spec.validation, seed)
     check_observed(train, spec.name)
     scaler = Scaler.fit(train.values)
@@ -99,6 +105,9 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         truth = provenance(n_real, n_fakes, spec.shift, longest, horizon)
     else:
         truth = Provenance(np.pad(source.real, ((0, 0), (0, n_fakes))))
+    menu = _whole_menu(source, spec, finished[0].features)
+    if menu is not None:
+        finished = [replace(part, features=menu.features) for part in finished]
     return Dataset(
         name=spec.name,
         train=finished[0],
@@ -107,7 +116,7 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
         classes=source.classes,
         provenance=truth,
         horizon=horizon,
-        menu=source.menu,
+        menu=menu,
         notes=source.notes,
         scaler=Scaler.identity(n_real + n_fakes) if spec.shift else scaler.extend(n_fakes),
     )
@@ -165,7 +174,30 @@ def check_observed(train: SeriesSet, name: str) -> None:
         )
 
 
+def _whole_menu(source: Source, spec: DataSpec, features: tuple[Feature, ...]) -> Menu | None:
+    """The file's menu, else the source's own with each fake as an order at cost 1."""
+    if spec.menu is not None:
+        free = [name for order in source.menu.orders if order.free for name in order.features] if source.menu else []
+        return load_menu(spec.menu, features, free=free)
+    if source.menu is None or len(features) == len(source.menu.features):
+        return source.menu
+    fakes = features[len(source.menu.features) :]
+    return Menu((*source.menu.features, *fakes), (*source.menu.orders, *(Order(fake.name, (fake.name,)) for fake in fakes)))
+
+
 def _load_source(spec: DataSpec, seed: int, folder: Path | str | None) -> Source:
+    if frames.is_table(spec.name):
+        frames.check_digest(spec)
+        table = frames.open_table(spec.name, spec)
+        for line in table.report.warnings:
+            warnings.warn(line, DataWarning, stacklevel=4)
+        return table.source
+    if spec.given:
+        raise SpecError(
+            f"--{spec.given[0].replace('_', '-')} for {spec.name}",
+            expected="it with a table of your own only",
+            do="give the path of a .parquet or .csv file, or leave it out",
+        )
     if spec.name == "m-forda":
         return _m_forda(spec.m, folder)
     if spec.name == "spoken-arabic-digits":

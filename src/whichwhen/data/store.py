@@ -67,7 +67,7 @@ class SeriesSet:
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             labels=np.asarray(labels, dtype=np.int64),
             ids=np.arange(len(series), dtype=np.int64),
-            groups=_copies(series) if groups is None else np.asarray(groups, dtype=np.int64),
+            groups=copies(series) if groups is None else np.asarray(groups, dtype=np.int64),
             features=tuple(features),
             seed=seed,
         )
@@ -282,7 +282,7 @@ class Dataset:
         return splits[name]
 
 
-def _copies(series: Sequence[np.ndarray]) -> np.ndarray:
-    """The same number for series that are equal to the last bit."""
+def copies(series: Sequence[np.ndarray]) -> np.ndarray:
+    """The place of the first one for series that are equal to the last bit, ``[N]``."""
     first: dict[bytes, int] = {}
     return np.array([first.setdefault(np.ascontiguousarray(one).tobytes(), i) for i, one in enumerate(series)])

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
+
+from whichwhen.data.frames import TableReport
 
 
 def results_table(results: Mapping[str, Mapping[str, Any]], title: str) -> Table:
@@ -30,6 +33,31 @@ def results_table(results: Mapping[str, Mapping[str, Any]], title: str) -> Table
 def share(value: float | None) -> str:
     """A share as a percentage; a dash where there is none."""
     return "–" if value is None else f"{100 * value:.0f} %"
+
+
+def print_table_report(report: TableReport, console: Console) -> None:
+    """What was found in a table of one's own: facts, missing values by column, classes, warnings."""
+    short, middle, long = report.lengths
+    facts = {
+        "table": f"{report.table} ({report.layout}, {report.rows} rows)",
+        "series": f"{report.series} in {report.groups} groups: "
+        + ", ".join(f"{count} {name}" for name, count in report.parts.items()),
+        "steps": f"{report.steps} of width {report.step}; {short} to {long} a series, median {middle:g}",
+        "classes": ", ".join(f"{name} ({count})" for name, count in report.classes.items()),
+    }
+    if report.merged:
+        facts["repeats"] = f"{report.merged} identical rows merged"
+    if report.ignored:
+        facts["not used"] = ", ".join(report.ignored)
+    for name, fact in facts.items():
+        console.print(f"{name:<10}{fact}", highlight=False, soft_wrap=True)
+    table = Table("feature", "kind")
+    table.add_column("steps without a value", justify="right")
+    for name in report.features:
+        table.add_row(name, "static" if name in report.static else "", share(report.missing[name]))
+    console.print(table)
+    for line in report.warnings:
+        console.print(f"warning: {line}", highlight=False, soft_wrap=True)
 
 
 def benchmark_table(document: Mapping[str, Any]) -> Table:

@@ -1,0 +1,89 @@
+"""Tables from files: Parquet, and CSV with commas, semicolons or tabs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import polars as pl
+
+from whichwhen.errors import DataError
+from whichwhen.specs import DataSpec
+
+SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
+"""What counts as not there in CSV."""
+
+Frame = pl.DataFrame | pl.LazyFrame | Path | str
+"""What is taken for a table."""
+
+
+def is_table(name: str) -> bool:
+    """Whether a data set's name is a file of one's own: by its ending, or a path of a file that is there."""
+    return name.lower().endswith(SUFFIXES) or (("/" in name or "." in name) and Path(name).is_file())
+
+
+def read_frame(table: Frame) -> tuple[pl.DataFrame, str]:
+    """The whole table, and a name for messages."""
+    if isinstance(table, pl.DataFrame):
+        return _checked(table, "the table"), "the table"
+    if isinstance(table, pl.LazyFrame):
+        return _checked(table.collect(), "the table"), "the table"
+    path = Path(table)
+    if not path.is_file():
+        raise DataError(f"no file {path}", expected="a Parquet or CSV table", do="check the path")
+    try:
+        with path.open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
+        parquet |= path.suffix.lower() in (".parquet", ".pq")
+        frame = pl.read_parquet(path) if parquet else _read_csv(path)
+    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"{path} can't be read ({reason})", expected="a whole Parquet or CSV file", do="write it again; it may be cut short"
+        ) from None
+    return _checked(frame, str(path)), str(path)
+
+
+def digest_files(spec: DataSpec) -> str:
+    """SHA-256 of the content of all files that a spec of a table names, 16 hex digits."""
+    total = hashlib.sha256()
+    for path in filter(None, (spec.name, spec.labels, spec.test, spec.menu)):
+        if not Path(path).is_file():
+            raise DataError(f"no file {path}", do="check the path")
+        with Path(path).open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:16]
+
+
+def check_digest(spec: DataSpec) -> None:
+    """Raise where the files are not those that the spec was made with."""
+    if spec.digest and (found := digest_files(spec)) != spec.digest:
+        raise DataError(
+            f"{spec.name}, or a file that goes with it, has changed (digest {found})",
+            expected=f"digest {spec.digest}, as when the run was made",
+            do="put the old files back, or train anew",
+        )
+
+
+def _read_csv(path: Path) -> pl.DataFrame:
+    content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        import gzip
+
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise OSError(str(error)) from None
+    if not content.strip():
+        raise DataError(f"{path} is empty", expected="a header and at least one row")
+    head = content.split(b"\n", 1)[0]
+    separator = max((",", ";", "\t"), key=lambda one: head.count(one.encode()))
+    return pl.read_csv(io.BytesIO(content), separator=separator, infer_schema_length=None, null_values=list(MISSING))
+
+
+def _checked(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    if frame.height == 0 or frame.width == 0:
+        raise DataError(f"{name} has no rows", expected="at least one")
+    return frame
