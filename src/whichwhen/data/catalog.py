@@ -70,6 +70,14 @@ def finish_dataset(source: Source, spec: DataSpec, seed: int = 0) -> Dataset:
     longest = max(horizon, *(int(part.lengths.max()) for part in source.tests.values()))
 
     train, validation = split_validation(source.train, spec.validation, seed)
+    empty = np.flatnonzero(np.isnan(train.values).all(axis=0))
+    if len(empty):
+        name = train.features[empty[0]].name
+        raise DataError(
+            f"{spec.name}: feature {name!r} is never observed in training, after validation was split off",
+            expected="at least one value",
+            do="leave it out (--ignore for your own table), or use another --validation or --seed",
+        )
     scaler = Scaler.fit(train.values)
     finished: list[SeriesSet] = []
     for part in (train, validation, *source.tests.values()):
