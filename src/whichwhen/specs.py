@@ -282,6 +282,11 @@ class PredictorSpec(Spec):
     time_features: Annotated[int, tyro.conf.arg(name="predictor-time-features")] = Field(
         8, description="Fourier frequencies of the time step among the inputs; 0 = no time."
     )
+    carry: bool = Field(
+        False,
+        description="Show the last known value of each feature and how fresh it is, too: for series with few measurements.",
+        json_schema_extra=_LATER,
+    )
     time_gate: Annotated[bool, tyro.conf.arg(name="time-gate")] = Field(
         False,
         description="conv: let each column count for more or less as time goes on.",

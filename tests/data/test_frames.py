@@ -486,3 +486,11 @@ def test_specs_without_a_table_keep_their_hashes_and_a_digest_stands_for_the_pat
     assert here.hash == there.hash
     assert here.hash != here.change(data__digest="e").hash
     assert here.change(data__digest=None).hash != there.change(data__digest=None).hash
+
+
+def test_a_test_table_is_put_on_the_grid_of_training() -> None:
+    test = wide_table(6, hours=(0, 2, 4), seed=1).with_columns(pl.col("stay") + 500)
+    assert set(load_table(wide_table(), SPEC, test=test).tests["test"].lengths) == {5}
+    far = wide_table().with_columns(pl.col("hour") * 1234567)
+    test = test.with_columns(pl.col("hour") * 1234567)
+    assert set(load_table(far, SPEC, test=test).tests["test"].lengths) == {5}

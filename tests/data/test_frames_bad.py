@@ -239,3 +239,12 @@ def test_mistakes_on_the_command_line_are_one_line(tmp_path: Path, capsys: pytes
         assert err.count("\n") == 1
         assert "my.csv, row 8: text 'clotted' in column 'na'" in err
     assert [path.name for path in tmp_path.iterdir()] == ["my.csv"]
+
+
+def test_a_feature_that_only_validation_has_is_refused(tmp_path: Path) -> None:
+    wide_table(30).write_csv(tmp_path / "my.csv")
+    fields = {"id": "stay", "time": "hour", "label": "died", "group": "stay"}
+    held = load_dataset(str(tmp_path / "my.csv"), **fields).validation.ids[0]
+    wide_table(30).with_columns(rare=pl.when(pl.col("stay") == held).then(pl.col("na"))).write_csv(tmp_path / "my.csv")
+    with pytest.raises(DataError, match="'rare' is never observed in training"):
+        load_dataset(str(tmp_path / "my.csv"), **fields)

@@ -170,7 +170,7 @@ def check_observed(train: SeriesSet, name: str) -> None:
         raise DataError(
             f"{name}: feature {train.features[unseen[0]].name!r} is never observed in training ({len(unseen)} such columns)",
             expected="at least one value of each feature",
-            do="drop the column",
+            do="leave the column out (--ignore for your own table), or use another --validation or --seed",
         )
 
 

@@ -119,7 +119,7 @@ class Times:
     def text(self, ticks: int | float) -> str:
         """A width as ``--step`` takes it."""
         if not self.clock:
-            return f"{ticks:g}"
+            return str(ticks)
         for unit in ("w", "d", "h", "m", "s", "ms"):
             if ticks % _UNITS[unit] == 0:
                 return f"{int(ticks) // _UNITS[unit]}{unit}"

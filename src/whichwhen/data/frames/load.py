@@ -50,7 +50,8 @@ def open_table(table: Frame, spec: TableSpec, labels: Frame | None = None, test:
     test = spec.test if test is None else test
     second = None if labels is None else read_frame(labels)[0]
     parsed = parse_table(table, spec, second)
-    tested = None if test is None else parse_table(test, spec, second)
+    same_grid = spec.model_copy(update={"step": parsed.step})  # never a width of the test table's own
+    tested = None if test is None else parse_table(test, same_grid, second)
     if second is not None:
         check_all_measured(second, spec, parsed.ids, *([] if tested is None else [tested.ids]))
 
