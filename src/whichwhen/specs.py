@@ -451,7 +451,7 @@ def preset_spec(preset: Preset, dataset: str) -> RunSpec:
     """The settings that a preset stands for on a dataset.
 
     ``default``: the convolutional predictor and one-shot top-k selection, which learn fast.
-    ``best``: the same after a warm-up of the predictor on random masks.
+    ``best``: the same after a warm-up of the predictor on random masks; see :func:`best_spec` for what the acquirer adds.
     ``paper``: the paper's own sizes, selector and optimiser. What it does not say was chosen here: temperature 1, the mask
     among the classifier's inputs, straight-through samples, epochs until validation has levelled off.
     """
@@ -459,9 +459,7 @@ def preset_spec(preset: Preset, dataset: str) -> RunSpec:
     if preset == "default":
         return RunSpec(data=DataSpec(name=dataset))
     if preset == "best":
-        return RunSpec(
-            data=DataSpec(name=dataset), training=TrainingSpec(epochs=30, warm_up=8) if digits else TrainingSpec(warm_up=15)
-        )
+        return best_spec(DataSpec(name=dataset), AcquirerSpec())
     return RunSpec(
         data=DataSpec(name=dataset),
         acquirer=AcquirerSpec(hidden=8 if digits else 4, time_features=0),
@@ -480,6 +478,24 @@ def preset_spec(preset: Preset, dataset: str) -> RunSpec:
             step_loss=0,
         ),
     )
+
+
+def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
+    """The best settings that there are for a data set with its fakes, and an acquirer.
+
+    The predictor is the same for every acquirer of a data set: wider for the digits, with a gate by time where real features
+    move. A learned acquirer is trained for every budget from 1 to 10 at once, with draws that grow certain towards the end.
+    """
+    predictor, training = PredictorSpec(), TrainingSpec(warm_up=15)
+    if data.name == "spoken-arabic-digits":
+        predictor, training = PredictorSpec(width=48, layers=5, dropout=0.2), TrainingSpec(epochs=40, warm_up=8)
+    if data.shift:
+        predictor = PredictorSpec(time_gate=True)
+    base = RunSpec(data=data, acquirer=acquirer, predictor=predictor, training=training)
+    if acquirer.kind != "learned":
+        return base
+    learned = base.change(budget__train_range=(1, 10), acquirer__budget=True, training__sharpen=20.0)
+    return learned.change(training__sharpen=10.0, training__explore=0.25) if data.shift else learned
 
 
 def _flag(name: str) -> str:

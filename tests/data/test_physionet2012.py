@@ -10,7 +10,7 @@ from support import contents
 from whichwhen.data import load_dataset
 from whichwhen.data.clinical import PRICES, load_physionet2012, physionet2012, read_physionet2012
 from whichwhen.data.store import SeriesSet, Source
-from whichwhen.errors import DataError, SpecError
+from whichwhen.errors import DataError
 
 NAMES = [feature.name for feature in physionet2012.FEATURES]
 TWO = {100001: stay_text(100001), 100002: stay_text(100002)}

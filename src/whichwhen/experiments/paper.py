@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whichwhen.errors import SpecError
-from whichwhen.specs import AcquirerKind, FakeKind, RunSpec, preset_spec
+from whichwhen.specs import AcquirerKind, AcquirerSpec, DataSpec, FakeKind, RunSpec, best_spec, preset_spec
 
 GridPreset = Literal["paper", "best"]
 BUDGET = 5.0
@@ -64,6 +64,8 @@ CELLS = (
     *(Cell(FORDA, kind) for kind in KINDS),
     Cell(FORDA, "zeros", shifted=True),
 )
+MORE_CELLS = (Cell(FORDA, "noise", shifted=True), Cell(FORDA, "gp", shifted=True))
+"""Not in the paper; preset ``best`` runs them, too."""
 SEEDS = {DIGITS: 4, FORDA: 5}
 """As in the paper; its shifted table is one run, here it gets as many as the rest."""
 
@@ -110,20 +112,19 @@ def paper_grid(
         raise SpecError(f"seeds is {seeds}", expected="at least 1")
     acquirers: tuple[AcquirerKind, ...] = (*MAIN, "static") if preset == "paper" else (*MAIN, *REFERENCES)
     jobs = []
-    for cell in CELLS:
-        base = preset_spec(preset, cell.dataset).change(
-            data__fakes=cell.fakes, data__shift=cell.shifted, budget__per_step=BUDGET
-        )
-        if epochs is not None:
-            base = base.change(training__epochs=epochs, training__warm_up=max(0, min(base.training.warm_up, epochs - 1)))
+    for cell in CELLS if preset == "paper" else (*CELLS, *MORE_CELLS):
+        data = DataSpec(name=cell.dataset, fakes=cell.fakes, shift=cell.shifted)
         for acquirer in acquirers:
+            base = best_spec(data, AcquirerSpec(kind=acquirer)) if preset == "best" else preset_spec(preset, cell.dataset)
+            base = base.change(data=data.model_dump(), acquirer__kind=acquirer, budget__per_step=BUDGET)
+            if epochs is not None:
+                base = base.change(training__epochs=epochs, training__warm_up=max(0, min(base.training.warm_up, epochs - 1)))
             count = SEEDS[cell.dataset] if seeds is None else seeds
             if preset == "best" and acquirer in REFERENCES:
                 count = min(count, REFERENCE_SEEDS) if seeds is None else count
             curve = cell in CURVES and acquirer in ("learned", "complete")
             for seed in range(count):
-                spec = base.change(acquirer__kind=acquirer, seed=seed, training__save_epochs=curve and seed == 0)
-                jobs.append(Job(preset, cell, spec))
+                jobs.append(Job(preset, cell, base.change(seed=seed, training__save_epochs=curve and seed == 0)))
     jobs.sort(key=lambda job: (job.spec.seed, job.cell.dataset == DIGITS))
     return choose(jobs, only)
 

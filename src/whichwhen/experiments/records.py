@@ -141,6 +141,7 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
         "levelled": result["gain_of_last_fifth"] < LEVEL,
         "validation": result["validation"],
         "test": result["test"],
+        "other_budgets": result.get("other_budgets", []),
         "cpu_seconds": result["cpu_seconds"],
         "history": {"epoch": [history[i]["epoch"] for i in chosen], **curves},
         "correct": pack((series["label"] == series["prediction"]).to_numpy()),
@@ -264,6 +265,13 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def at_other_budgets(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A record for each further budget that a run was tested at: the same model, another amount to spend."""
+    return [
+        {**record, "budget": other["budget"], "test": other} for record in records for other in record.get("other_budgets", [])
+    ]
+
+
 def _mean(values: Sequence[float | None]) -> float | None:
     there = [value for value in values if value is not None]
     return float(np.mean(there)) if there else None
@@ -278,7 +286,9 @@ def _rank(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def summary_of(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows that a folder of such records gets."""
-    return summarise_adaptive(records) if {record["preset"] for record in records} == {"adaptive"} else summarise(records)
+    if {record["preset"] for record in records} == {"adaptive"}:
+        return summarise_adaptive(records)
+    return summarise([*records, *at_other_budgets(records)])
 
 
 def write_summary(out: Path) -> list[dict[str, Any]]:
