@@ -163,10 +163,22 @@ class DataSpec(TableSpec):
     n_fakes: int = Field(30, description="How many of them.")
     shift: bool = Field(False, description="Move the real features to other columns as time goes on.")
     validation: float = Field(0.2, description="Share of the training part that is held out for model choice.")
+    hours: int = Field(
+        1, description="physionet: hours that become one step; the last value in them counts.", json_schema_extra=_LATER
+    )
+    longest: int | None = Field(None, description="physionet2019: hours to cut a stay after.", json_schema_extra=_LATER)
+    control: Literal["none", "mask-only", "time-only"] = Field(
+        "none",
+        description="physionet: hide all values and show only which were measured, or not even that: what results are held "
+        "against.",
+        json_schema_extra=_LATER,
+    )
 
     def check(self) -> None:  # noqa: D102 (inherited)
         super().check()
-        self._at_least(1, "m", "n_fakes")
+        self._at_least(1, "m", "n_fakes", "hours")
+        if self.longest is not None:
+            self._at_least(2, "longest")
         if not 0 < self.validation < 1:
             raise SpecError(f"validation is {self.validation}", expected="a share between 0 and 1, say 0.2")
         if self.shift and self.fakes == "none":

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from whichwhen.data import archives, frames, synthetic
-from whichwhen.data.clinical import physionet2012, physionet2019
+from whichwhen.data.clinical import mask_only, physionet2012, physionet2019, time_only
 from whichwhen.data.fakes import add_fakes, provenance, shift
+from whichwhen.data.regrid import widen_source
 from whichwhen.data.splits import split_validation
 from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet, Source
 from whichwhen.data.tasks import Task
@@ -94,7 +95,8 @@ def finish_dataset(source: Source, spec: DataSpec, seed: int = 0) -> Dataset:
     longest = max(horizon, *(int(part.lengths.max()) for part in source.tests.values()))
 
     train, validation = split_validation(source.train, spec.validation, seed)
-    check_observed(train, spec.name)
+    if spec.control != "time-only":
+        check_observed(train, spec.name)
     scaler = Scaler.fit(train.values)
     finished: list[SeriesSet] = []
     for part in (train, validation, *source.tests.values()):
@@ -205,9 +207,9 @@ def _load_source(spec: DataSpec, seed: int, folder: Path | str | None) -> Source
     if spec.name == "japanese-vowels":
         return _archive("JapaneseVowels", folder, prefix="lpc")
     if spec.name == physionet2012.NAME:
-        return physionet2012.load_physionet2012(folder)
+        return _as_asked(physionet2012.load_physionet2012(folder), spec)
     if spec.name == physionet2019.NAME:
-        return physionet2019.load_physionet2019(folder)
+        return _as_asked(physionet2019.load_physionet2019(folder, spec.longest), spec)
     kind, _, rest = spec.name.partition(":")
     if kind == "ucr" and rest:
         return _archive(rest, folder)
@@ -225,6 +227,15 @@ def _load_source(spec: DataSpec, seed: int, folder: Path | str | None) -> Source
         near = [f"ucr:{spec.name}"]
     hint = f"did you mean {' or '.join(near)}?" if near else "`whichwhen data` lists what there is"
     raise DataError(f"unknown data set {spec.name!r}", expected=f"one of {', '.join(known)}", do=hint)
+
+
+def _as_asked(source: Source, spec: DataSpec) -> Source:
+    """A clinical set on wider steps, or as a control."""
+    source = widen_source(source, spec.hours)
+    if spec.control == "none":
+        return source
+    hide = mask_only if spec.control == "mask-only" else time_only
+    return replace(source, train=hide(source.train), tests={name: hide(part) for name, part in source.tests.items()})
 
 
 def _m_forda(m: int, folder: Path | str | None) -> Source:
