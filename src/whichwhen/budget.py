@@ -96,15 +96,17 @@ class PerStep(Budget):
 
 @dataclass(frozen=True)
 class RandomPerStep(Budget):
-    """Another whole amount for each series, the same at each of its steps, from ``low`` to ``high``, uniform in its logarithm.
+    """Another whole amount for each series, the same at each of its steps, from ``low`` to ``high``.
 
-    For training: a model that learns under it serves every budget in that range. Small amounts come up more often, as that is
-    where each measurement counts. Training gives the series other keys, and so other amounts, in each epoch.
+    For training: a model that learns under it serves every budget in that range. It is uniform in its logarithm, so that small
+    amounts come up more often, as that is where each measurement counts; or ``even``, all alike. Training gives the series
+    other keys, and so other amounts, in each epoch.
     """
 
     low: int
     high: int
     seed: int = 0
+    even: bool = False
 
     def check(self, menu: Menu) -> None:
         """Both ends must make sense for the menu."""
@@ -113,7 +115,11 @@ class RandomPerStep(Budget):
 
     def init(self, keys: Int[Tensor, " B"]) -> Ledger:
         """Draw the amounts."""
-        rate = torch.floor(_log_uniform(keys, self.low, self.high + 1, self.seed)).clamp(max=self.high)
+        if self.even:
+            drawn = self.low + (self.high + 1 - self.low) * _uniform(keys, self.seed)
+        else:
+            drawn = _log_uniform(keys, self.low, self.high + 1, self.seed)
+        rate = torch.floor(drawn).clamp(max=self.high)
         return Ledger(torch.zeros_like(rate), rate)
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
@@ -257,10 +263,13 @@ class Unlimited(Budget):
         return _same_for_all(sum(menu.prices), menu.prices, ledger.spent.shape[0], ledger.spent.device)
 
 
+def _uniform(keys: Int[Tensor, " B"], seed: int) -> Float[Tensor, " B"]:
+    """A number below 1 for each key, the same in any batch."""
+    return keyed.uniform(keys, torch.full_like(keys, -2), 1, seed).squeeze(-1)
+
+
 def _log_uniform(keys: Int[Tensor, " B"], low: float, high: float, seed: int) -> Float[Tensor, " B"]:
-    """A number for each key, the same in any batch."""
-    drawn = keyed.uniform(keys, torch.full_like(keys, -2), 1, seed).squeeze(-1)
-    return low * (high / low) ** drawn
+    return low * (high / low) ** _uniform(keys, seed)
 
 
 def _priced(price: Float[Tensor, " B"], amount: float, menu: Menu) -> Allowance:

@@ -218,6 +218,13 @@ class BudgetSpec(Spec):
         json_schema_extra=_LATER,
     )
 
+    train_draw: Literal["log", "even"] = Field(
+        "log",
+        description="train-budgets: draw their logarithm evenly, so that small ones, where each request counts, come up more "
+        "often; or all budgets per step alike.",
+        json_schema_extra=_LATER,
+    )
+
     @property
     def kind(self) -> Literal["per-step", "total", "price"]:
         """Which of them counts."""

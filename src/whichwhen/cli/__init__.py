@@ -17,6 +17,7 @@ from whichwhen._version import __version__
 from whichwhen.cli.arguments import (
     AdaptiveArgs,
     BenchArgs,
+    ClinicalArgs,
     DataArgs,
     DemoArgs,
     EvaluateArgs,
@@ -25,7 +26,7 @@ from whichwhen.cli.arguments import (
     ReportArgs,
     TrainArgs,
 )
-from whichwhen.cli.grids import run_adaptive, run_paper, run_report
+from whichwhen.cli.grids import run_adaptive, run_clinical, run_paper, run_report
 from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
 from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
@@ -39,6 +40,7 @@ VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "demo": (DemoArgs, run_demo),
     "paper": (PaperArgs, run_paper),
     "adaptive": (AdaptiveArgs, run_adaptive),
+    "clinical": (ClinicalArgs, run_clinical),
     "report": (ReportArgs, run_report),
     "bench": (BenchArgs, run_bench),
 }

@@ -139,6 +139,17 @@ class AdaptiveArgs(GridArgs):
     runs: Path = Field(Path("runs/adaptive"), description="Folder for the runs themselves.")
 
 
+class ClinicalArgs(GridArgs):
+    """Quality against the cost of laboratory tests on PhysioNet 2012 and 2019: a record per run, frontier, differences."""
+
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
+        (), description="Part of the grid: sets, acquirers, controls (physionet2012 learned)."
+    )
+    seeds: int | None = Field(None, description="Per set and acquirer (default: 3).")
+    out: Path = Field(Path("results/clinical"), description="Folder for records, summary, differences and the frontier.")
+    runs: Path = Field(Path("runs/clinical"), description="Folder for the runs themselves.")
+
+
 class ReportArgs(_Args):
     """Write one HTML page of a grid, a demo or a run: tables, figures, a heat map of requests. It needs no network.
 

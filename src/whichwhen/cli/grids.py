@@ -1,4 +1,4 @@
-"""Verbs about many runs: paper, adaptive, report."""
+"""Verbs about many runs: paper, adaptive, clinical, report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whichwhen.cli.arguments import AdaptiveArgs, GridArgs, PaperArgs, ReportArgs
+from whichwhen.cli.arguments import AdaptiveArgs, ClinicalArgs, GridArgs, PaperArgs, ReportArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_json
 from whichwhen.errors import SpecError
 
@@ -47,6 +47,25 @@ def run_adaptive(args: AdaptiveArgs) -> None:
     made = write_exact(args.out, args.runs, [job for job in jobs if job.name in state.done])
     if not args.json_:
         console_on().print(adaptive_table(summarise_adaptive(state.done.values())).rich())
+    _end_grid(args, state, made)
+
+
+def run_clinical(args: ClinicalArgs) -> None:
+    """``whichwhen clinical``."""
+    from whichwhen.experiments.clinical import SEEDS, clinical_grid, summarise_clinical, write_differences
+
+    _check_grid(args)
+    jobs = clinical_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs, args.data_dir)
+    from whichwhen.reports.clinical import clinical_tables, write_frontier
+
+    state = _run_grid(args, jobs)
+    done = [job for job in jobs if job.name in state.done]
+    rows = summarise_clinical(state.done.values())
+    made = write_differences(args.out, args.runs, done, args.data_dir)
+    made += write_frontier(rows, args.out)
+    if not args.json_:
+        for table in clinical_tables(rows):
+            console_on().print(table.rich())
     _end_grid(args, state, made)
 
 

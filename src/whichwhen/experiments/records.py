@@ -23,6 +23,7 @@ from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation.curves import accuracy_on_test
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.adaptive import summarise_adaptive
+from whichwhen.experiments.clinical import summarise_clinical
 from whichwhen.experiments.paper import CELLS, MAIN, PAPER_NUMBERS, REFERENCES, Cell, Job
 from whichwhen.files import write_json
 from whichwhen.specs import RunSpec
@@ -141,6 +142,7 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
         "levelled": result["gain_of_last_fifth"] < LEVEL,
         "validation": result["validation"],
         "test": result["test"],
+        "tests": result.get("tests", {"test": result["test"]}),
         "other_budgets": result.get("other_budgets", []),
         "cpu_seconds": result["cpu_seconds"],
         "history": {"epoch": [history[i]["epoch"] for i in chosen], **curves},
@@ -154,7 +156,7 @@ def _command(job: Job) -> str:
     """What makes this run again."""
     if job.command:
         return job.command
-    grid = "adaptive" if job.preset == "adaptive" else f"paper --preset {job.preset}"
+    grid = f"paper --preset {job.preset}" if job.preset in ("paper", "best") else job.preset
     return f"whichwhen {grid} --only {job.name}"
 
 
@@ -286,8 +288,11 @@ def _rank(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def summary_of(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows that a folder of such records gets."""
-    if {record["preset"] for record in records} == {"adaptive"}:
+    presets = {record["preset"] for record in records}
+    if presets == {"adaptive"}:
         return summarise_adaptive(records)
+    if presets == {"clinical"}:
+        return summarise_clinical(records)
     return summarise([*records, *at_other_budgets(records)])
 
 

@@ -193,7 +193,7 @@ def training_budget(model: Model) -> Budget:
     elif isinstance(own := model.policy.budget, Total):
         budget = RandomTotal(high, over=own.over, delivered=own.delivered, low=low, seed=spec.seed)
     else:
-        budget = RandomPerStep(int(low), int(high), spec.seed)
+        budget = RandomPerStep(int(low), int(high), spec.seed, spec.budget.train_draw == "even")
     budget.check(model.policy.menu)
     return budget
 

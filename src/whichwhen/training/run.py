@@ -16,7 +16,7 @@ import torch
 
 from whichwhen import artifacts
 from whichwhen._version import __version__
-from whichwhen.budget import PerStep, Total
+from whichwhen.budget import Total
 from whichwhen.data import Dataset, load_dataset
 from whichwhen.errors import RunFolderError
 from whichwhen.evaluation import Evaluation, evaluate
@@ -28,9 +28,8 @@ from whichwhen.provenance import Provenance
 from whichwhen.specs import RunSpec
 from whichwhen.training.checkpoints import TrainState, load_checkpoint, save_checkpoint
 from whichwhen.training.loop import fit, gain_of_last_fifth
+from whichwhen.training.others import at_other_budgets, rows_of, write_scores
 
-OTHER_BUDGETS = (1.0, 2.0, 10.0)
-"""At which a model for many budgets is tested beside its own."""
 SAMPLES_PER_CLASS = 3
 """Test series of each class whose requests a run keeps one by one."""
 
@@ -112,6 +111,9 @@ def finish(
         for name, part in data.tests.items()
     }
     test = next(iter(tests.values()))
+    others = at_other_budgets(model, data, device)
+    if len(data.tests) > 1 or spec.budget.kind == "total":
+        write_scores(out / artifacts.SCORES, tests, others)
     write_series(out / artifacts.SERIES, test, data.classes)
     write_pattern(out / artifacts.PATTERN, test, model.policy.menu, data.provenance, data.classes)
     write_samples(out / artifacts.SAMPLES, test, model.policy.menu, data.classes)
@@ -130,25 +132,11 @@ def finish(
         "validation": validation.metrics.to_dict(),
         "test": test.metrics.to_dict(),
         "tests": {name: found.metrics.to_dict() for name, found in tests.items()},
-        "other_budgets": _other_budgets(model, data, device),
+        "other_budgets": rows_of(others),
         "cpu_seconds": round(before + state.cpu_seconds + time.process_time() - began, 2),
     }
     write_json(out / artifacts.RESULT, result)
     return result
-
-
-def _other_budgets(model: Model, data: Dataset, device: torch.device | str) -> list[dict[str, Any]]:
-    """The same model on the test set at other budgets per step, where it was trained for a range of them."""
-    spec = model.card.spec
-    if spec.budget.train_range is None or not isinstance(model.policy.budget, PerStep):
-        return []
-    low, high = spec.budget.train_range
-    found = []
-    for amount in OTHER_BUDGETS:
-        if low <= amount <= high and amount != spec.budget.per_step:
-            policy = replace(model.policy, budget=PerStep(amount))
-            found.append({"budget": amount, **evaluate(policy, data.test, data.provenance, device=device).metrics.to_dict()})
-    return found
 
 
 def pace(model: Model, data: Dataset, device: torch.device | str = "cpu") -> Model:
