@@ -163,6 +163,11 @@ class DataSpec(TableSpec):
     n_fakes: int = Field(30, description="How many of them.")
     shift: bool = Field(False, description="Move the real features to other columns as time goes on.")
     validation: float = Field(0.2, description="Share of the training part that is held out for model choice.")
+    costs: Literal["equal", "rising"] = Field(
+        "equal",
+        description="Without a menu: every feature costs 1, or the real ones 1, 2, 3, … in their order and fakes 1.",
+        json_schema_extra=_LATER,
+    )
     hours: int = Field(
         1, description="physionet: hours that become one step; the last value in them counts.", json_schema_extra=_LATER
     )
@@ -179,6 +184,8 @@ class DataSpec(TableSpec):
         self._at_least(1, "m", "n_fakes", "hours")
         if self.longest is not None:
             self._at_least(2, "longest")
+        if self.costs == "rising" and (self.shift or self.menu is not None):
+            raise SpecError("rising costs with shifted features or a menu", expected="neither", do="leave out --costs")
         if not 0 < self.validation < 1:
             raise SpecError(f"validation is {self.validation}", expected="a share between 0 and 1, say 0.2")
         if self.shift and self.fakes == "none":

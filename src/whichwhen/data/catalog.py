@@ -181,6 +181,11 @@ def _whole_menu(source: Source, spec: DataSpec, features: tuple[Feature, ...]) -
     if spec.menu is not None:
         free = [name for order in source.menu.orders if order.free for name in order.features] if source.menu else []
         return load_menu(spec.menu, features, free=free)
+    if source.menu is None and spec.costs == "rising":
+        n_real = len(source.train.features)
+        prices = [1.0 + i if i < n_real else 1.0 for i in range(len(features))]
+        orders = (Order(feature.name, (feature.name,), cost) for feature, cost in zip(features, prices, strict=True))
+        return Menu(features, tuple(orders))
     if source.menu is None or len(features) == len(source.menu.features):
         return source.menu
     fakes = features[len(source.menu.features) :]
