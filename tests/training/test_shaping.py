@@ -1,0 +1,261 @@
+"""What training adds around an acquirer and asks of a predictor: sharpening, exploring, prices, gates, values that stay."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from builders import tiny_batch, tiny_dataset, tiny_policy, tiny_spec
+from whichwhen.acquirers import LearnedAcquirer
+from whichwhen.budget import Price, RandomPrice, Total
+from whichwhen.data.regrid import widen
+from whichwhen.data.store import SeriesSet
+from whichwhen.errors import SpecError
+from whichwhen.evaluation.pacing import at_budget, find_price, prices_between, try_prices
+from whichwhen.menu import Feature
+from whichwhen.model import make_model
+from whichwhen.predictors import make_predictor
+from whichwhen.rollout import roll_out
+from whichwhen.selection import GumbelTopK
+from whichwhen.specs import BudgetSpec, PredictorSpec
+from whichwhen.training.exploring import Exploring
+from whichwhen.training.loop import class_weights, make_optimizer, sharpness
+from whichwhen.training.objectives import EndToEnd, Priced, make_objective
+from whichwhen.training.run import train
+from whichwhen.training.sharpened import Sharpened
+from whichwhen.types import Hindsight, Reveal
+
+# -- sharpening
+
+
+def draws(policy, factor, seed=0):
+    batch = tiny_batch((7,) * 64)
+    sharp = replace(policy, acquirer=Sharpened(policy.acquirer, factor), selector=GumbelTopK())
+    with torch.no_grad():
+        return roll_out(sharp, batch, torch.Generator().manual_seed(seed)).selections.request
+
+
+def test_sharpened_draws_become_what_evaluation_does():
+    policy = tiny_policy("table")
+    with torch.no_grad():
+        hard = roll_out(policy, tiny_batch((7,) * 64)).selections.request
+    same = [float((draws(policy, factor) == hard).float().mean()) for factor in (0.01, 1.0, 1000.0)]
+    assert same[0] < same[1] < same[2]
+    assert same[2] > 0.999
+
+
+def test_sharpening_leaves_the_gradient_as_it_is():
+    policy = tiny_policy("table")
+    values = []
+    for factor in (1.0, 50.0):
+        policy.acquirer.zero_grad()
+        sharp = Sharpened(policy.acquirer, factor)
+        view_scores = roll_out(replace(policy, acquirer=sharp), tiny_batch()).scores.values
+        view_scores.sum().backward()
+        values.append(policy.acquirer.table.grad.clone())
+    assert torch.equal(*values)
+
+
+def test_sharpness_rises_from_1_to_its_end_over_the_epochs_after_the_warm_up():
+    settings = tiny_spec(training__epochs=6, training__warm_up=2, training__sharpen=8.0).training
+    found = [sharpness(settings, epoch) for epoch in range(3, 7)]
+    assert found == pytest.approx([1, 2, 4, 8])
+    assert sharpness(tiny_spec(training__epochs=1, training__sharpen=8.0).training, 1) == 8
+    assert sharpness(tiny_spec().training, 2) == 1
+
+
+# -- exploring
+
+
+def test_explorers_are_a_share_of_the_series_and_do_not_listen():
+    policy = tiny_policy("table")
+    keys = torch.arange(4000) * 31
+    acquirer = Exploring(policy.acquirer, 0.25, seed=3)
+    listens = acquirer.init(keys)["listens"]
+    assert float(1 - listens.mean()) == pytest.approx(0.25, abs=0.03)
+    batch = tiny_batch((7,) * 5)
+    record = roll_out(replace(policy, acquirer=acquirer), batch)
+    stays = Exploring(policy.acquirer, 0.25, 3).init(batch.keys)["listens"].squeeze(1)
+    assert torch.equal(record.scores.values.abs().sum((1, 2)) > 0, stays > 0)
+
+
+def test_explorers_ask_for_every_order_alike():
+    policy = replace(tiny_policy("table"), selector=GumbelTopK())
+    policy = replace(policy, acquirer=Exploring(policy.acquirer, 0.999999, 0))
+    with torch.no_grad():
+        record = roll_out(policy, tiny_batch((7,) * 400), torch.Generator().manual_seed(0))
+    share = record.selections.request.mean((0, 1))
+    assert share.tolist() == pytest.approx([0.4] * 5, abs=0.05)
+
+
+# -- prices
+
+
+def test_the_bill_is_price_times_cost_of_all_that_was_asked():
+    policy = replace(tiny_policy("learned"), budget=Price(0.2), selector=GumbelTopK())
+    batch = tiny_batch()
+    known = Hindsight(batch, torch.tensor([0, 1, 2, 0, 1]))
+    record = roll_out(policy, batch, torch.Generator().manual_seed(0))
+    bare, priced = EndToEnd(0.0), Priced(EndToEnd(0.0), policy.rules.costs)
+    bill = priced.loss(record, known) - bare.loss(record, known)
+    assert bill.item() == pytest.approx(0.2 * float(record.cost.sum()) / 5, rel=1e-5)
+
+
+def test_the_bill_s_gradient_makes_every_order_less_wanted():
+    policy = replace(tiny_policy("table"), budget=Price(0.2), selector=GumbelTopK())
+    record = roll_out(policy, tiny_batch(), torch.Generator().manual_seed(0))
+    selection = record.flat(lambda step: step.selection)
+    (selection.relaxed @ policy.rules.costs * selection.price).sum().backward()
+    assert (policy.acquirer.table.grad[:7] > 0).all()
+
+
+def test_prices_for_training_are_log_uniform():
+    rate = RandomPrice(0.001, 0.1).init(torch.arange(5000)).rate.log10()
+    assert rate.min() >= -3 - 1e-5
+    assert rate.max() <= -1 + 1e-5
+    assert float(rate.mean()) == pytest.approx(-2, abs=0.05)
+
+
+def test_a_price_in_training_needs_an_objective_that_can_pay_it():
+    spec = tiny_spec(budget__price=0.1, training__objective="value")
+    model = make_model(spec, tiny_dataset())
+    with pytest.raises(SpecError, match="objective value"):
+        make_objective(spec, model.policy)
+
+
+def test_the_pace_is_the_price_with_the_lowest_loss_and_never_exceeds_the_total():
+    data = tiny_dataset()
+    model = make_model(tiny_spec(budget__total=6.0, budget__pace="price"), data)
+    model.policy.acquirer.unit = "nats"
+    prices = prices_between(1e-3, 1.0, 5)
+    assert prices == pytest.approx([1e-3, 10**-2.25, 10**-1.5, 10**-0.75, 1])
+    paces = try_prices(model.policy, data.validation, Total(6.0), prices)
+    assert all(pace.cost <= 6 + 1e-5 for pace in paces)
+    assert find_price(model.policy, data.validation, Total(6.0), prices) == min(paces, key=lambda pace: pace.loss).price
+
+
+def test_a_price_makes_no_sense_for_logits_that_were_not_learned_under_one():
+    data = tiny_dataset()
+    model = make_model(tiny_spec(), data)
+    with pytest.raises(SpecError, match="logits"):
+        at_budget(model, BudgetSpec(price=0.1), data.validation)
+    even = at_budget(model, BudgetSpec(total=9.0), data.validation).budget
+    assert even == Total(9.0, over=data.horizon)
+
+
+def test_a_run_with_a_paced_total_keeps_its_price_and_its_cap(tmp_path):
+    spec = tiny_spec(
+        budget__total=8.0, budget__pace="price", budget__train_range=(0.001, 0.1), acquirer__budget=True, training__warm_up=1
+    )
+    result = train(spec, tmp_path / "run", data=tiny_dataset())
+    from whichwhen.artifacts import load_model
+
+    model = load_model(tmp_path / "run")
+    assert model.card.price is not None
+    assert model.policy.budget == Total(8.0, model.card.price)
+    assert result["test"]["requested_cost"] <= 8
+
+
+# -- weights and rates
+
+
+def test_balanced_classes_count_the_same_and_one_in_the_mean():
+    part = tiny_dataset().train
+    labels = np.array([0] * 30 + [1] * 10)
+    weights = class_weights(replace(part, labels=labels), 2).numpy()
+    assert weights * [30, 10] == pytest.approx([20, 20])
+
+
+def test_weights_of_series_and_classes_scale_their_losses():
+    policy, batch = tiny_policy("random"), tiny_batch()
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    record = roll_out(policy, batch)
+    ones = EndToEnd(0.3).loss(record, Hindsight(batch, labels)).item()
+    heavy = Hindsight(batch, labels, weights=torch.full((5,), 3.0), class_weights=torch.full((3,), 0.5))
+    assert EndToEnd(0.3).loss(record, heavy).item() == pytest.approx(1.5 * ones, rel=1e-5)
+    only_first = Hindsight(batch, labels, weights=torch.tensor([5.0, 0, 0, 0, 0]))
+    alone = torch.nn.functional.cross_entropy(record.final_logits[:1], labels[:1]).item()
+    assert EndToEnd(0.0).loss(record, only_first).item() == pytest.approx(alone, rel=1e-5)
+
+
+def test_with_labels_for_every_step_each_step_of_a_series_counts_the_same():
+    policy, batch = tiny_policy("random"), tiny_batch((4, 2))
+    steps = torch.tensor([[0, 1, 2, 0], [1, 1, 0, 0]])
+    record = roll_out(policy, batch)
+    loss = EndToEnd(0.3).loss(record, Hindsight(batch, torch.tensor([2, 1]), steps)).item()
+    first = torch.nn.functional.cross_entropy(record.logits[0], steps[0]).item()
+    second = torch.nn.functional.cross_entropy(record.logits[1, :2], steps[1, :2]).item()
+    assert loss == pytest.approx((first + second) / 2, rel=1e-5)
+
+
+def test_the_acquirer_can_learn_at_its_own_rate():
+    model = make_model(tiny_spec(training__acquirer_rate=5.0), tiny_dataset())
+    groups = make_optimizer(model).param_groups
+    assert [group["share"] for group in groups] == [5.0, 1.0]
+    assert len(make_optimizer(make_model(tiny_spec(), tiny_dataset())).param_groups) == 1
+    assert isinstance(model.policy.acquirer, LearnedAcquirer)
+
+
+# -- predictors that gate and carry
+
+
+@pytest.mark.parametrize("changes", [{"time_gate": True}, {"carry": True}, {"carry": True, "kind": "gru"}])
+def test_step_and_sequence_agree(changes):
+    torch.manual_seed(0)
+    predictor = make_predictor(PredictorSpec(width=6, layers=2, time_features=2, **changes), 3, 2, 6).eval()
+    with torch.no_grad():
+        for parameter in predictor.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    lengths = torch.tensor([6, 3, 5])
+    mask = (torch.rand(3, 6, 3) > 0.5).float() * (torch.arange(6) < lengths.unsqueeze(1)).unsqueeze(-1)
+    age = torch.randint(0, 2, (3, 6, 3)) * mask
+    reveals = Reveal(torch.randn(3, 6, 3) * mask, mask, age, torch.arange(6).expand(3, 6).contiguous())
+    logits, context = predictor.sequence(reveals, lengths)
+    _, state = predictor.init(3)
+    for t in range(6):
+        now = Reveal(reveals.values[:, t], mask[:, t], age[:, t], reveals.time[:, t])
+        stepped, seen, state = predictor.step(now, state)
+        going = lengths > t
+        assert torch.allclose(stepped[going], logits[going, t], atol=1e-5)
+        assert torch.allclose(seen[going], context[going, t], atol=1e-5)
+
+
+def test_a_value_that_was_carried_is_seen_later_and_a_bare_predictor_without_reach_forgets_it():
+    torch.manual_seed(0)
+    predictor = make_predictor(PredictorSpec(kind="conv", width=6, layers=1, carry=True), 2, 2, 9).eval()
+    spread = []
+    for value in (-2.0, 2.0):
+        _, state = predictor.init(1)
+        mask = torch.tensor([[1.0, 0.0]])
+        for t in range(8):
+            seen = mask if t == 0 else torch.zeros(1, 2)
+            reveal = Reveal(value * seen, seen, torch.zeros(1, 2), torch.tensor([t]))
+            _, context, state = predictor.step(reveal, state)
+        spread.append(context[:, :6])
+    assert not torch.allclose(*spread)
+
+
+def test_a_gate_starts_open_and_can_shut_a_column():
+    torch.manual_seed(0)
+    gated = make_predictor(PredictorSpec(width=6, layers=1, time_gate=True), 2, 2, 9).eval()
+    mask = torch.ones(1, 2)
+    reveals = [Reveal(torch.tensor([[x, 1.0]]), mask, torch.zeros(1, 2), torch.tensor([3])) for x in (-1.0, 1.0)]
+    assert not torch.equal(*(gated.step(reveal, gated.init(1)[1])[0] for reveal in reveals))
+    with torch.no_grad():
+        gated.inputs.gate.bias[0] = -200.0
+    assert torch.equal(*(gated.step(reveal, gated.init(1)[1])[0] for reveal in reveals))
+
+
+# -- wider steps
+
+
+def test_the_last_value_in_a_wider_step_counts_and_labels_stay_positive():
+    values = np.array([[1, np.nan], [2, 5], [np.nan, 6], [np.nan, np.nan], [9, np.nan]], dtype=np.float32)
+    part = SeriesSet.from_list([values], np.array([1]), [Feature("a"), Feature("b")])
+    part = replace(part, step_labels=np.array([0, 1, 0, 0, 0]))
+    wide = widen(part, 2)
+    assert np.array_equal(wide.values, np.array([[2, 5], [np.nan, 6], [9, np.nan]]), equal_nan=True)
+    assert wide.step_labels.tolist() == [1, 0, 0]
+    assert widen(part, 1) is part
+    assert widen(part, 9).lengths.tolist() == [1]
