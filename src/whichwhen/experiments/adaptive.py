@@ -58,6 +58,10 @@ def adaptive_grid(seeds: int = SEEDS, only: Sequence[str] = (), epochs: int | No
         for method in METHODS:
             for seed in range(seeds):
                 spec = base.change(acquirer__kind=method.acquirer, training__objective=method.objective, seed=seed)
+                if name == "pointer" and method.acquirer == "learned":
+                    spec = spec.change(acquirer__value_features=4)  # eight levels to tell apart
+                if name == "exact" and method.objective == "value" and epochs is None:
+                    spec = spec.change(training__epochs=40, training__warm_up=10, training__learning_rate=0.003)
                 jobs.append(Job("adaptive", Cell(f"synthetic:{name}", "none"), spec, method.objective))
     jobs.sort(key=lambda job: job.spec.seed)
     return choose(jobs, only)
