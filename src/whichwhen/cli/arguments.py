@@ -150,6 +150,17 @@ class ClinicalArgs(GridArgs):
     runs: Path = Field(Path("runs/clinical"), description="Folder for the runs themselves.")
 
 
+class AssumptionsArgs(GridArgs):
+    """What lifting the paper's assumptions brings: unequal costs, a total instead of a budget per step, delays."""
+
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
+        (), description="Part of the grid: sets and comparisons (costs-known, bursts-total)."
+    )
+    seeds: int | None = Field(None, description="Per comparison (default: 3).")
+    out: Path = Field(Path("results/assumptions"), description="Folder for records and summary.")
+    runs: Path = Field(Path("runs/assumptions"), description="Folder for the runs themselves.")
+
+
 class ReportArgs(_Args):
     """Write one HTML page of a grid, a demo or a run: tables, figures, a heat map of requests. It needs no network.
 

@@ -1,4 +1,4 @@
-"""Verbs about many runs: paper, adaptive, clinical, report."""
+"""Verbs about many runs: paper, adaptive, clinical, assumptions, report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whichwhen.cli.arguments import AdaptiveArgs, ClinicalArgs, GridArgs, PaperArgs, ReportArgs
+from whichwhen.cli.arguments import AdaptiveArgs, AssumptionsArgs, ClinicalArgs, GridArgs, PaperArgs, ReportArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_json
 from whichwhen.errors import SpecError
 
@@ -67,6 +67,23 @@ def run_clinical(args: ClinicalArgs) -> None:
         for table in clinical_tables(rows):
             console_on().print(table.rich())
     _end_grid(args, state, made)
+
+
+def run_assumptions(args: AssumptionsArgs) -> None:
+    """``whichwhen assumptions``."""
+    from whichwhen.experiments.assumptions import SEEDS, add_rising_costs, assumptions_grid, summarise_assumptions
+
+    _check_grid(args)
+    jobs = assumptions_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs)
+    from whichwhen.experiments.records import load_records, write_summary
+    from whichwhen.reports.comparison import assumptions_table
+
+    state = _run_grid(args, jobs)
+    add_rising_costs(args.out, args.runs, [job for job in jobs if job.name in state.done], args.data_dir)
+    write_summary(args.out)
+    if not args.json_ and state.done:
+        console_on().print(assumptions_table(summarise_assumptions(load_records(args.out))).rich())
+    _end_grid(args, state, [])
 
 
 def _check_grid(args: GridArgs) -> None:

@@ -31,7 +31,7 @@ class Cell:
 class Job:
     """One run of a grid; ``preset`` says where its settings come from (``run`` = from elsewhere)."""
 
-    preset: GridPreset | Literal["run", "adaptive", "clinical"]
+    preset: GridPreset | Literal["run", "adaptive", "clinical", "assumptions"]
     cell: Cell
     spec: RunSpec
     variant: str = ""

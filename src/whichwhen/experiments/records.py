@@ -23,6 +23,7 @@ from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation.curves import accuracy_on_test
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.adaptive import summarise_adaptive
+from whichwhen.experiments.assumptions import summarise_assumptions
 from whichwhen.experiments.clinical import summarise_clinical
 from whichwhen.experiments.paper import CELLS, MAIN, PAPER_NUMBERS, REFERENCES, Cell, Job
 from whichwhen.files import write_json
@@ -293,6 +294,8 @@ def summary_of(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return summarise_adaptive(records)
     if presets == {"clinical"}:
         return summarise_clinical(records)
+    if presets == {"assumptions"}:
+        return summarise_assumptions(records)
     return summarise([*records, *at_other_budgets(records)])
 
 
