@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         TableAcquirer,
     )
     from whichwhen.artifacts import load_model, load_result, save_model
-    from whichwhen.budget import Budget, Ledger, PerStep, Unlimited
+    from whichwhen.budget import Budget, Ledger, PerStep, Price, Total, Unlimited
     from whichwhen.checks import check_acquirer, check_predictor
     from whichwhen.contracts import Acquirer, Predictor, Selector
     from whichwhen.data import Dataset, SeriesSet, load_dataset
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from whichwhen.menu import Feature, Menu, Order
     from whichwhen.menu_files import load_menu, save_menu
     from whichwhen.model import Model, make_model
-    from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor
+    from whichwhen.predictors import CarryPredictor, ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor
     from whichwhen.rollout import Policy, acquisition_step, roll_out
     from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
     from whichwhen.session import Outcome, Session
@@ -60,7 +60,7 @@ _HOMES = {
         "TableAcquirer",
     ),
     "artifacts": ("load_model", "load_result", "save_model"),
-    "budget": ("Budget", "Ledger", "PerStep", "Unlimited"),
+    "budget": ("Budget", "Ledger", "PerStep", "Price", "Total", "Unlimited"),
     "checks": ("check_acquirer", "check_predictor"),
     "contracts": ("Acquirer", "Predictor", "Selector"),
     "data": ("Dataset", "SeriesSet", "load_dataset"),
@@ -70,7 +70,7 @@ _HOMES = {
     "menu": ("Feature", "Menu", "Order"),
     "menu_files": ("load_menu", "save_menu"),
     "model": ("Model", "make_model"),
-    "predictors": ("ConvPredictor", "GRUPredictor", "LSTMPredictor", "TransformerPredictor"),
+    "predictors": ("CarryPredictor", "ConvPredictor", "GRUPredictor", "LSTMPredictor", "TransformerPredictor"),
     "rollout": ("Policy", "acquisition_step", "roll_out"),
     "selection": ("GumbelTopK", "HardTopK", "SequentialGumbel"),
     "session": ("Outcome", "Session"),
@@ -96,6 +96,7 @@ __all__ = [
     "Batch",
     "Budget",
     "BudgetSpec",
+    "CarryPredictor",
     "CompleteAcquirer",
     "ConvPredictor",
     "DataSpec",
@@ -123,6 +124,7 @@ __all__ = [
     "Policy",
     "Predictor",
     "PredictorSpec",
+    "Price",
     "RandomAcquirer",
     "Reveal",
     "Rollout",
@@ -138,6 +140,7 @@ __all__ = [
     "TableAcquirer",
     "TableReport",
     "TableSpec",
+    "Total",
     "TrainingSpec",
     "TransformerPredictor",
     "Unlimited",
