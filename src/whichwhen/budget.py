@@ -135,18 +135,21 @@ class RandomPerStep(Budget):
 
 @dataclass(frozen=True)
 class Price(Budget):
-    """Buy while it pays: every order that is worth more than ``price`` times its cost; no limit otherwise."""
+    """Buy while it pays: every order that is worth more than ``price`` times its cost, at most ``cap`` at a step."""
 
     price: float
+    cap: float = math.inf
 
     def check(self, menu: Menu) -> None:
-        """Any price above 0."""
+        """Any price above 0, and a cap that pays for something."""
         if not (math.isfinite(self.price) and self.price > 0):
             raise SpecError(f"price {self.price:g}", expected="a number above 0", do="change --price")
+        if self.cap < math.inf:
+            PerStep(self.cap).check(menu)
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
-        """The whole menu, at that price."""
-        return _priced(ledger.spent.new_full(ledger.spent.shape, self.price), sum(menu.prices), menu)
+        """All that the cap pays for, at that price."""
+        return _priced(ledger.spent.new_full(ledger.spent.shape, self.price), self.cap, menu)
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,11 @@ class RandomPrice(Budget):
     low: float
     high: float
     seed: int = 0
+    cap: float = math.inf
 
     def check(self, menu: Menu) -> None:
         """Both ends above 0."""
-        Price(self.low).check(menu)
+        Price(self.low, self.cap).check(menu)
         Price(self.high).check(menu)
 
     def init(self, keys: Int[Tensor, " B"]) -> Ledger:
@@ -168,9 +172,9 @@ class RandomPrice(Budget):
         return Ledger(torch.zeros_like(rate), rate)
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
-        """The whole menu, at each series' own price."""
+        """All that the cap pays for, at each series' own price."""
         assert ledger.rate is not None, "a ledger of another budget"
-        return _priced(ledger.rate, sum(menu.prices), menu)
+        return _priced(ledger.rate, self.cap, menu)
 
 
 @dataclass(frozen=True)
@@ -272,15 +276,11 @@ def _log_uniform(keys: Int[Tensor, " B"], low: float, high: float, seed: int) ->
     return low * (high / low) ** _uniform(keys, seed)
 
 
-def _priced(price: Float[Tensor, " B"], amount: float, menu: Menu) -> Allowance:
-    """All orders, if they are worth the price."""
-    size = len(price)
-    return Allowance(
-        torch.full_like(price, float(amount)),
-        torch.ones(size, len(menu.prices), dtype=torch.bool, device=price.device),
-        None,
-        price,
-    )
+def _priced(price: Float[Tensor, " B"], cap: float, menu: Menu) -> Allowance:
+    """All orders that a step may pay for, if they are worth the price."""
+    payable = torch.tensor(menu.prices, device=price.device) <= cap + _EPS
+    amount = torch.full_like(price, min(cap, sum(menu.prices)))
+    return Allowance(amount, payable.expand(len(price), -1), None, price)
 
 
 @lru_cache(maxsize=1024)

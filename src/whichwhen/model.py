@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -170,7 +171,7 @@ def make_budget(spec: RunSpec, horizon: int, price: float | None = None) -> Budg
     match spec.budget.kind:
         case "price":
             assert spec.budget.price is not None
-            return Price(spec.budget.price)
+            return Price(spec.budget.price, math.inf if spec.budget.cap is None else spec.budget.cap)
         case "total":
             assert spec.budget.total is not None
             over = horizon if price is None else None

@@ -213,6 +213,7 @@ class BudgetSpec(Spec):
         description="Buy what is worth more than this times its cost (in nats for --objective value), instead of a budget.",
         json_schema_extra=_LATER,
     )
+    cap: float | None = Field(None, description="price: what may be spent at each step at most.", json_schema_extra=_LATER)
     bill: Literal["requested", "delivered"] = Field(
         "requested",
         description="total: whether a request that the record can't answer counts.",
@@ -243,9 +244,11 @@ class BudgetSpec(Spec):
         return self.kind == "price" or (self.kind == "total" and self.pace == "price")
 
     def check(self) -> None:  # noqa: D102 (inherited)
+        if self.cap is not None and self.price is None:
+            raise SpecError(f"cap {self.cap:g} without a price", expected="both or neither", do="use --budget")
         if self.price is not None and self.total is not None:
             raise SpecError(f"total {self.total:g} and price {self.price:g}", expected="one of them")
-        for name in ("total", "price"):
+        for name in ("total", "price", "cap"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise SpecError(f"{name} is {value:g}", expected="more than 0", do=f"change --{name}")

@@ -189,7 +189,7 @@ def training_budget(model: Model) -> Budget:
     low, high = spec.budget.train_range
     budget: Budget
     if spec.budget.priced:
-        budget = RandomPrice(low, high, spec.seed)
+        budget = RandomPrice(low, high, spec.seed, math.inf if spec.budget.cap is None else spec.budget.cap)
     elif isinstance(own := model.policy.budget, Total):
         budget = RandomTotal(high, over=own.over, delivered=own.delivered, low=low, seed=spec.seed)
     else:
