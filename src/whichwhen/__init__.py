@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from whichwhen.contracts import Acquirer, Predictor, Selector
     from whichwhen.data import Dataset, SeriesSet, load_dataset
     from whichwhen.errors import WhichwhenError
+    from whichwhen.estimator import AcquisitionClassifier
     from whichwhen.evaluation import Evaluation, Metrics, evaluate
     from whichwhen.menu import Feature, Menu, Order
     from whichwhen.model import Model, make_model
@@ -62,6 +63,7 @@ _HOMES = {
     "contracts": ("Acquirer", "Predictor", "Selector"),
     "data": ("Dataset", "SeriesSet", "load_dataset"),
     "errors": ("WhichwhenError",),
+    "estimator": ("AcquisitionClassifier",),
     "evaluation": ("Evaluation", "Metrics", "evaluate"),
     "menu": ("Feature", "Menu", "Order"),
     "model": ("Model", "make_model"),
@@ -87,6 +89,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Acquirer",
     "AcquirerSpec",
+    "AcquisitionClassifier",
     "Batch",
     "Budget",
     "BudgetSpec",
