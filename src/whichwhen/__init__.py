@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whichwhen.data import Dataset, SeriesSet, load_dataset
     from whichwhen.data.frames import TableReport, check_new_table, describe_table, load_table
     from whichwhen.errors import DataWarning, WhichwhenError
+    from whichwhen.estimator import AcquisitionClassifier
     from whichwhen.evaluation import Evaluation, Metrics, evaluate
     from whichwhen.menu import Feature, Menu, Order
     from whichwhen.menu_files import load_menu, save_menu
@@ -66,6 +67,7 @@ _HOMES = {
     "data": ("Dataset", "SeriesSet", "load_dataset"),
     "data.frames": ("TableReport", "check_new_table", "describe_table", "load_table"),
     "errors": ("DataWarning", "WhichwhenError"),
+    "estimator": ("AcquisitionClassifier",),
     "evaluation": ("Evaluation", "Metrics", "evaluate"),
     "menu": ("Feature", "Menu", "Order"),
     "menu_files": ("load_menu", "save_menu"),
@@ -93,6 +95,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Acquirer",
     "AcquirerSpec",
+    "AcquisitionClassifier",
     "Batch",
     "Budget",
     "BudgetSpec",

@@ -121,10 +121,10 @@ def load_spec(path: Path) -> RunSpec:
     return parse_spec(RunSpec, content["spec"], str(path))
 
 
-def save_model(path: Path, model: Model) -> None:
-    """Weights and card in one file."""
+def save_model(path: Path, model: Model, notes: Mapping[str, str] | None = None) -> None:
+    """Weights and card in one file, with further texts by name."""
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.tensors().items()}
-    metadata = {"format": str(FORMAT), "version": __version__, "card": model.card.model_dump_json()}
+    metadata = {"format": str(FORMAT), "version": __version__, "card": model.card.model_dump_json(), **(notes or {})}
     write_atomically(path, lambda beside: save_file(tensors, beside, metadata))
 
 
@@ -158,6 +158,15 @@ def load_model(path: Path | str) -> Model:
             f"{path} holds no whole model ({reason})", expected="a file from `whichwhen train`", do=_ANEW
         ) from None
     return model
+
+
+def load_note(path: Path, name: str) -> str | None:
+    """A further text of a weights file; None where it holds none of that name."""
+    try:
+        with safe_open(str(path), "pt") as file:
+            return (file.metadata() or {}).get(name)
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(path, error) from None
 
 
 def load_result(folder: Path | str) -> dict[str, Any]:

@@ -4,7 +4,9 @@
 
     WhichwhenError
     ├── SpecError        a setting is out of range, or settings do not fit each other
+    │   └── ParameterError   … a parameter of an estimator; also a ValueError, as scikit-learn wants it
     ├── DataError        the data is missing, malformed or not what was asked for
+    │   ├── InputError       … series or labels given to an estimator; also a ValueError
     │   └── DownloadError    an archive is not here and could not be fetched
     ├── FeatureError     the columns are not the ones the model was trained on
     ├── RunFolderError   a run folder is half written, foreign, edited or taken
@@ -39,12 +41,20 @@ class SpecError(WhichwhenError):
     """A setting is out of range, or settings do not fit each other."""
 
 
+class ParameterError(SpecError, ValueError):
+    """A parameter of an estimator is out of range, or parameters do not fit each other or the data."""
+
+
 class DataError(WhichwhenError):
     """The data is missing, malformed or not what was asked for."""
 
 
 class DataWarning(UserWarning):
     """Something about the data that may be meant and may be a mistake. One line that names the column."""
+
+
+class InputError(DataError, ValueError):
+    """Series, labels or weights given to an estimator are not usable."""
 
 
 class DownloadError(DataError):

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whichwhen.errors import SpecError
-from whichwhen.experiments.paper import CELLS, PAPER_NUMBERS, Cell, choose, paper_grid
+from whichwhen.experiments.paper import CELLS, MORE_CELLS, PAPER_NUMBERS, Cell, choose, paper_grid
 
 DIGITS, FORDA = "spoken-arabic-digits", "m-forda"
 PRESETS = ("paper", "best")
@@ -13,6 +13,7 @@ GRIDS = {preset: paper_grid(preset) for preset in PRESETS}
 SEEDS = {DIGITS: 4, FORDA: 5}
 PLAIN = [(dataset, fakes, False) for dataset in (DIGITS, FORDA) for fakes in ("zeros", "noise", "gp")]
 SETTINGS = [*PLAIN, (FORDA, "zeros", True)]
+MORE = [(FORDA, "noise", True), (FORDA, "gp", True)]
 
 
 def counts(jobs):
@@ -31,10 +32,10 @@ def test_the_paper_s_grid_has_its_settings_acquirers_and_seeds():
 def test_the_best_grid_has_reference_acquirers_too_with_two_seeds():
     seeds = dict.fromkeys(("static", "none", "static-by-time", "table", "oracle"), 2)
     found = counts(GRIDS["best"])
-    for cell in SETTINGS:
+    for cell in [*SETTINGS, *MORE]:
         main = dict.fromkeys(("random", "learned", "complete"), SEEDS[cell[0]])
         assert {name: count for (*where, name), count in found.items() if tuple(where) == cell} == main | seeds
-    assert len(found) == len(SETTINGS) * 8
+    assert len(found) == len([*SETTINGS, *MORE]) * 8
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -76,11 +77,19 @@ def test_seeds_of_a_setting_differ_in_the_seed_alone_up_to_what_is_saved(preset)
         assert len({job.spec.change(seed=0, training__save_epochs=False) for job in own}) == 1
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_acquirers_of_a_setting_differ_in_the_acquirer_alone(preset):
+def test_acquirers_of_a_setting_differ_in_the_acquirer_alone_in_the_paper_s_settings():
     for cell in CELLS:
-        own = [job.spec for job in GRIDS[preset] if job.cell == cell and job.spec.seed == 0]
+        own = [job.spec for job in GRIDS["paper"] if job.cell == cell and job.spec.seed == 0]
         assert len({spec.change(acquirer__kind="random", training__save_epochs=False) for spec in own}) == 1
+
+
+def test_our_best_settings_share_data_predictor_and_optimiser_between_the_acquirers_of_a_setting():
+    for cell in (*CELLS, *MORE_CELLS):
+        own = [job.spec for job in GRIDS["best"] if job.cell == cell and job.spec.seed == 0]
+        assert len({spec.data for spec in own}) == len({spec.predictor for spec in own}) == 1
+        assert len({(spec.training.epochs, spec.training.learning_rate, spec.training.warm_up) for spec in own}) == 1
+        fixed = [spec for spec in own if spec.acquirer.kind != "learned"]
+        assert len({spec.change(acquirer__kind="random", training__save_epochs=False) for spec in fixed}) == 1
 
 
 def test_weights_of_all_epochs_are_kept_for_the_curves_alone():
@@ -136,7 +145,7 @@ def test_plain_and_shifted_are_told_apart():
     plain, shifted = (paper_grid("best", only=[word]) for word in ("plain", "shifted"))
     assert all(job.cell.shifted for job in shifted)
     assert not any(job.cell.shifted for job in plain)
-    assert {job.cell for job in shifted} == {Cell(FORDA, "zeros", True)}
+    assert {job.cell for job in shifted} == {Cell(FORDA, "zeros", True), *MORE_CELLS}
     assert sorted(job.name for job in (*plain, *shifted)) == sorted(job.name for job in GRIDS["best"])
 
 

@@ -157,6 +157,13 @@ def test_a_run_with_a_paced_total_keeps_its_price_and_its_cap(tmp_path):
     assert result["test"]["requested_cost"] <= 8
 
 
+def test_a_paced_total_needs_no_range_of_prices(tmp_path):
+    result = train(
+        tiny_spec(budget__total=8.0, budget__pace="price", acquirer__budget=True), tmp_path / "run", data=tiny_dataset()
+    )
+    assert result["test"]["requested_cost"] <= 8
+
+
 # -- weights and rates
 
 

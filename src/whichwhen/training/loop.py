@@ -21,6 +21,7 @@ from whichwhen.budget import Budget, RandomPerStep, RandomPrice, RandomTotal, To
 from whichwhen.data.store import Dataset, SeriesSet
 from whichwhen.errors import SpecError, TrainingError
 from whichwhen.evaluation import Metrics, evaluate
+from whichwhen.evaluation.pacing import DEFAULT_PRICES
 from whichwhen.model import Model
 from whichwhen.noise import Generator, NoisePool
 from whichwhen.selection import HardTopK, make_selector
@@ -184,9 +185,14 @@ def gain_of_last_fifth(history: Sequence[Mapping[str, Any]]) -> float:
 def training_budget(model: Model) -> Budget:
     """What the model learns to live on and is chosen by: its own budget, or a range of them."""
     spec = model.card.spec
-    if spec.budget.train_range is None or spec.acquirer.kind == "complete":
+    if spec.acquirer.kind == "complete":
         return model.policy.budget
-    low, high = spec.budget.train_range
+    if spec.budget.train_range is not None:
+        low, high = spec.budget.train_range
+    elif spec.budget.priced and spec.budget.kind == "total":  # the price is yet to be found
+        low, high = DEFAULT_PRICES
+    else:
+        return model.policy.budget
     budget: Budget
     if spec.budget.priced:
         budget = RandomPrice(low, high, spec.seed, math.inf if spec.budget.cap is None else spec.budget.cap)
