@@ -120,7 +120,7 @@ def summarise_clinical(records: Iterable[Mapping[str, Any]]) -> list[dict[str, A
     tops = {(row["dataset"], row["test_set"]): row["auroc_mean"] for row in rows if row["acquirer"] == "complete"}
     for row in rows:
         key = (row["dataset"], row["test_set"])
-        both = key in floors and key in tops
+        both = key in floors and key in tops and not any(row["acquirer"].endswith(control) for control in CONTROLS)
         row["gap_closed"] = gap_closed(row["auroc_mean"], floors[key], tops[key]) if both else None
     return rows
 
