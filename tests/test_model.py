@@ -93,7 +93,8 @@ def test_the_static_acquirer_is_fitted_on_the_training_split_alone(data):
         for name in ("validation", "test")
     }
     expected = make_model(spec, data).policy.acquirer.scores
-    assert torch.equal(make_model(spec, replace(data, **others)).policy.acquirer.scores, expected)
+    changed = replace(data, validation=others["validation"], tests={"test": others["test"]})
+    assert torch.equal(make_model(spec, changed).policy.acquirer.scores, expected)
     other_labels = replace(data.train, labels=np.random.default_rng(0).permutation(data.train.labels))
     assert not torch.equal(make_model(spec, replace(data, train=other_labels)).policy.acquirer.scores, expected)
     assert expected[0].argsort(descending=True)[:2].sort().values.tolist() == [0, 1]  # the real columns

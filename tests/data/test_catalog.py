@@ -22,7 +22,8 @@ def no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_documented_names_are_listed() -> None:
     names = {entry.name for entry in CATALOG}
-    tasks = {f"synthetic:{task}" for task in ("fixed", "moving", "pointer", "triage", "planning", "exact")}
+    known = ("fixed", "moving", "nearby", "travel", "bursts", "pointer", "triage", "planning", "exact")
+    tasks = {f"synthetic:{task}" for task in known}
     clinical = {"physionet2012", "physionet2019"}
     assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", "FILE", *tasks, *clinical} == names
     assert all(entry.about for entry in CATALOG)

@@ -135,14 +135,15 @@ def run_evaluate(args: EvaluateArgs) -> None:
     device = _prepare(args)
     result = load_result(args.run)
     model = load_model(args.run)
+    from whichwhen.budget import PerStep
     from whichwhen.data import load_dataset
     from whichwhen.evaluation import evaluate
     from whichwhen.evaluation.pacing import at_budget
 
     spec = model.card.spec
-    wanted = BudgetSpec(
-        per_step=spec.budget.per_step if args.budget is None else args.budget, total=args.total, price=args.price
-    )
+    if args.budget is not None:
+        PerStep(args.budget).check(model.policy.menu)  # says what the menu allows
+    wanted = BudgetSpec(per_step=args.budget or spec.budget.per_step, total=args.total, price=args.price)
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
     model.check_classes(data.classes)

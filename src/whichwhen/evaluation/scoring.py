@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score, roc_auc_score
 from torch.nn import functional as F
 
 from whichwhen.data.store import SeriesSet
 from whichwhen.evaluation.metrics import Metrics, real_fraction
+from whichwhen.evaluation.ranking import auprc, auroc
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import HardTopK
@@ -166,17 +166,15 @@ class _Tally:
         each = self.step_probabilities is not None
         shares = self.step_probabilities if self.step_probabilities is not None else self.probabilities
         labels = series.step_labels if each and series.step_labels is not None else series.labels
-        auroc = auprc = None
-        if shares.shape[1] == 2 and 0 < labels.sum() < len(labels):
-            auroc, auprc = float(roc_auc_score(labels, shares[:, 1])), float(average_precision_score(labels, shares[:, 1]))
+        two = shares.shape[1] == 2 and bool(np.isfinite(shares).all())
         return Metrics(
             accuracy=float((shares.argmax(1) == labels).mean()),
             loss=float(self.losses.mean()),
             cost_per_step=float(self.cost.sum() / series.lengths.sum()),
             real_fraction=real,
             n=len(series),
-            auroc=auroc,
-            auprc=auprc,
+            auroc=auroc(shares, labels) if two else None,
+            auprc=auprc(shares, labels) if two else None,
             requested_cost=float(self.cost.mean()),
             delivered_cost=float(self.delivered.mean()),
             unanswered=self.unanswered / self.asked if self.asked else 0.0,
