@@ -518,14 +518,15 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
     """
     predictor, training = PredictorSpec(), TrainingSpec(warm_up=15)
     if data.name == "spoken-arabic-digits":
-        predictor, training = PredictorSpec(width=48, layers=5, dropout=0.2), TrainingSpec(epochs=40, warm_up=8)
+        predictor, training = PredictorSpec(width=64, layers=5, dropout=0.2), TrainingSpec(epochs=40, warm_up=8)
     base = RunSpec(data=data, acquirer=acquirer, predictor=predictor, training=training)
     if acquirer.kind != "learned":
         return base
     if data.shift:
         cap = base.budget.per_step
         return base.change(budget__price=3e-5, budget__cap=cap, budget__train_range=(3e-5, 3e-3), acquirer__budget=True)
-    return base.change(budget__train_range=(1, 10), acquirer__budget=True, training__sharpen=20.0)
+    draw = "even" if data.name == "spoken-arabic-digits" else "log"
+    return base.change(budget__train_range=(1, 10), budget__train_draw=draw, acquirer__budget=True, training__sharpen=20.0)
 
 
 def _flag(name: str) -> str:
