@@ -60,3 +60,10 @@ def test_a_task_s_own_menu_comes_with_its_data():
     assert data.menu is not None
     assert data.menu.orders[0].free
     assert load_dataset("synthetic:moving").menu is None
+
+
+def test_fakes_become_orders_of_their_own_beside_a_task_s_menu():
+    with_fakes, bare = (load_dataset("synthetic:bursts", fakes=kind).menu for kind in ("noise", "none"))
+    assert with_fakes.orders[: len(bare.orders)] == bare.orders
+    assert {order.cost for order in with_fakes.orders[len(bare.orders) :]} == {1.0}
+    assert len(with_fakes.orders) == len(bare.orders) + 30

@@ -195,16 +195,6 @@ def test_each_feature_is_free_or_in_a_panel_at_its_price(tmp_path: Path) -> None
     assert {order.name: order.cost for order in menu.orders if not order.free}.items() <= PRICES.items()
 
 
-def test_fakes_become_orders_of_their_own(tmp_path: Path) -> None:
-    stays = {record: stay_text(record) for record in range(100001, 100009)}
-    folder = write_2012(tmp_path, stays)
-    with_fakes, bare = (load_dataset("physionet2012", folder=folder, fakes=kind).menu for kind in ("noise", "none"))
-    assert with_fakes is not None
-    assert bare is not None
-    assert with_fakes.orders[: len(bare.orders)] == bare.orders
-    assert {order.cost for order in with_fakes.orders[len(bare.orders) :]} == {1.0}
-
-
 def test_a_feature_never_observed_in_training_is_named(tmp_path: Path) -> None:
     stays = {record: stay_text(record, Height="170", Weight="70") for record in range(100001, 100009)}
     with pytest.raises(DataError, match="'HR' is never observed in training"):
