@@ -386,8 +386,8 @@ class TrainingSpec(Spec):
         description="balanced: classes count the same in the loss, however rare they are.",
         json_schema_extra=_LATER,
     )
-    choose_by: Literal["accuracy", "loss", "auroc"] = Field(
-        "accuracy", description="Validation metric, with hard selection, that picks the epoch to keep."
+    choose_by: Literal["accuracy", "loss", "auroc", "last"] = Field(
+        "accuracy", description="Validation metric, with hard selection, that picks the epoch to keep; or simply the last."
     )
     warm_up: int = Field(
         0, description="Of the epochs, so many at the start for the predictor alone, on random masks of any size."

@@ -193,6 +193,7 @@ def planned(monkeypatch, accuracies, losses=None):
         ("loss", [0.9, 0.6, 0.5, 0.6], [0.9, 0.8, 0.1, 0.7], 3),
         ("loss", [0.1, 0.6, 0.5, 0.7], [0.9, 0.2, 0.2, 0.2], 4),  # equal loss, higher accuracy
         ("accuracy", [0.9, 0.2, 0.2, 0.2], [0.1, 0.1, 0.1, 0.1], 1),
+        ("last", [0.9, 0.6, 0.5, 0.2], [0.1, 0.8, 0.2, 0.7], 4),
     ],
 )
 def test_the_best_epoch_on_validation_is_kept(choose_by, accuracies, losses, best, monkeypatch, tiny_data):

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from whichwhen._version import __version__
 from whichwhen.cli.arguments import (
+    AblationsArgs,
     AdaptiveArgs,
     AssumptionsArgs,
     BenchArgs,
@@ -27,7 +28,7 @@ from whichwhen.cli.arguments import (
     ReportArgs,
     TrainArgs,
 )
-from whichwhen.cli.grids import run_adaptive, run_assumptions, run_clinical, run_paper, run_report
+from whichwhen.cli.grids import run_ablations, run_adaptive, run_assumptions, run_clinical, run_paper, run_report
 from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
 from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
@@ -41,6 +42,7 @@ VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "demo": (DemoArgs, run_demo),
     "paper": (PaperArgs, run_paper),
     "adaptive": (AdaptiveArgs, run_adaptive),
+    "ablations": (AblationsArgs, run_ablations),
     "clinical": (ClinicalArgs, run_clinical),
     "assumptions": (AssumptionsArgs, run_assumptions),
     "report": (ReportArgs, run_report),

@@ -161,6 +161,17 @@ class AssumptionsArgs(GridArgs):
     runs: Path = Field(Path("runs/assumptions"), description="Folder for the runs themselves.")
 
 
+class AblationsArgs(GridArgs):
+    """What each part of the learned acquirer brings: the recipe with one change at a time, on shifted m-FordA and pointer."""
+
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
+        (), description="Part of the grid: sets and changes (synthetic:pointer, shifted-no-time)."
+    )
+    seeds: int | None = Field(None, description="Per change (default: 3).")
+    out: Path = Field(Path("results/ablations"), description="Folder for records, summary and tables.")
+    runs: Path = Field(Path("runs/ablations"), description="Folder for the runs themselves.")
+
+
 class ReportArgs(_Args):
     """Write one HTML page of a grid, a demo or a run: tables, figures, a heat map of requests. It needs no network.
 

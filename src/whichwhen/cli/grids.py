@@ -1,4 +1,4 @@
-"""Verbs about many runs: paper, adaptive, clinical, assumptions, report."""
+"""Verbs about many runs: paper, adaptive, ablations, clinical, assumptions, report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whichwhen.cli.arguments import AdaptiveArgs, AssumptionsArgs, ClinicalArgs, GridArgs, PaperArgs, ReportArgs
+from whichwhen.cli.arguments import (
+    AblationsArgs,
+    AdaptiveArgs,
+    AssumptionsArgs,
+    ClinicalArgs,
+    GridArgs,
+    PaperArgs,
+    ReportArgs,
+)
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_json
 from whichwhen.errors import SpecError
 
@@ -48,6 +56,21 @@ def run_adaptive(args: AdaptiveArgs) -> None:
     if not args.json_:
         console_on().print(adaptive_table(summarise_adaptive(state.done.values())).rich())
     _end_grid(args, state, made)
+
+
+def run_ablations(args: AblationsArgs) -> None:
+    """``whichwhen ablations``."""
+    from whichwhen.experiments.ablations import SEEDS, ablation_grid, summarise_ablations
+
+    _check_grid(args)
+    jobs = ablation_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs)
+    from whichwhen.reports.comparison import ablation_tables
+
+    state = _run_grid(args, jobs)
+    if not args.json_:
+        for table in ablation_tables(summarise_ablations(state.done.values())):
+            console_on().print(table.rich())
+    _end_grid(args, state, [])
 
 
 def run_clinical(args: ClinicalArgs) -> None:

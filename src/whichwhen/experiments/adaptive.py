@@ -61,7 +61,12 @@ def adaptive_grid(seeds: int = SEEDS, only: Sequence[str] = (), epochs: int | No
                 if name == "pointer" and method.acquirer == "learned":
                     spec = spec.change(acquirer__value_features=4)  # eight levels to tell apart
                 if name == "exact" and method.objective == "value" and epochs is None:
-                    spec = spec.change(training__epochs=40, training__warm_up=10, training__learning_rate=0.003)
+                    spec = spec.change(
+                        training__epochs=40,
+                        training__warm_up=10,
+                        training__learning_rate=0.003,
+                        training__choose_by="last",  # the best accuracy can be an early epoch, whose values are poor
+                    )
                 jobs.append(Job("adaptive", Cell(f"synthetic:{name}", "none"), spec, method.objective))
     jobs.sort(key=lambda job: job.spec.seed)
     return choose(jobs, only)

@@ -31,7 +31,7 @@ class Cell:
 class Job:
     """One run of a grid; ``preset`` says where its settings come from (``run`` = from elsewhere)."""
 
-    preset: GridPreset | Literal["run", "adaptive", "clinical", "assumptions"]
+    preset: GridPreset | Literal["run", "adaptive", "clinical", "assumptions", "ablations"]
     cell: Cell
     spec: RunSpec
     variant: str = ""
@@ -142,7 +142,7 @@ def choose(jobs: Iterable[Job], only: Sequence[str]) -> tuple[Job, ...]:
     for word in only:
         places = [place for place, words in enumerate(known) if word in words]
         if not places:
-            names = [", ".join(sorted(words)) for words in known[:-1] if any(words)]
+            names = [", ".join(sorted(words - {""})) for words in known[:-1] if any(words)]
             raise SpecError(f"--only {word}", expected=f"words of this grid: {'; '.join(names)}")
         for place in places:
             wanted[place].add(word)

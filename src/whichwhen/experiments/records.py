@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from whichwhen import artifacts
 from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation.curves import accuracy_on_test
 from whichwhen.evaluation.statistics import mean_and_std
+from whichwhen.experiments.ablations import summarise_ablations
 from whichwhen.experiments.adaptive import summarise_adaptive
 from whichwhen.experiments.assumptions import summarise_assumptions
 from whichwhen.experiments.clinical import summarise_clinical
@@ -290,13 +291,18 @@ def _rank(key: tuple[Any, ...]) -> tuple[Any, ...]:
 def summary_of(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows that a folder of such records gets."""
     presets = {record["preset"] for record in records}
-    if presets == {"adaptive"}:
-        return summarise_adaptive(records)
-    if presets == {"clinical"}:
-        return summarise_clinical(records)
-    if presets == {"assumptions"}:
-        return summarise_assumptions(records)
+    if len(presets) == 1 and (own := _SUMMARIES.get(presets.pop())) is not None:
+        return own(records)
     return summarise([*records, *at_other_budgets(records)])
+
+
+_SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]] = {
+    "ablations": summarise_ablations,
+    "adaptive": summarise_adaptive,
+    "assumptions": summarise_assumptions,
+    "clinical": summarise_clinical,
+}
+"""Grids whose rows are about something else than the paper's settings."""
 
 
 def write_summary(out: Path) -> list[dict[str, Any]]:

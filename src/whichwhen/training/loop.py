@@ -293,6 +293,8 @@ def _better(scores: Metrics, state: TrainState, settings: TrainingSpec) -> bool:
     if state.best_epoch <= settings.warm_up <= len(state.history) or not state.best_epoch:
         return True
     best = state.history[state.best_epoch - 1]
+    if settings.choose_by == "last":
+        return True
     if settings.choose_by == "loss":
         return (scores.loss, -scores.accuracy) < (best["validation_loss"], -best["validation_accuracy"])
     if settings.choose_by == "auroc":
