@@ -5,13 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import tiny_batch, tiny_dataset, tiny_policy, tiny_spec
 from whichwhen.acquirers import LearnedAcquirer
-from whichwhen.budget import Price, RandomPrice, Total
+from whichwhen.acquirers.reserve import relative_worth
+from whichwhen.budget import PerStep, Price, RandomPrice, Total
 from whichwhen.data.regrid import widen
 from whichwhen.data.store import SeriesSet
 from whichwhen.errors import SpecError
+from whichwhen.evaluation import evaluate
 from whichwhen.evaluation.pacing import at_budget, find_price, prices_between, try_prices
 from whichwhen.menu import Feature
 from whichwhen.model import make_model
@@ -19,6 +23,7 @@ from whichwhen.predictors import make_predictor
 from whichwhen.rollout import roll_out
 from whichwhen.selection import GumbelTopK
 from whichwhen.specs import BudgetSpec, PredictorSpec
+from whichwhen.training import fit
 from whichwhen.training.exploring import Exploring
 from whichwhen.training.loop import class_weights, make_optimizer, sharpness
 from whichwhen.training.objectives import EndToEnd, Priced, make_objective
@@ -135,13 +140,60 @@ def test_the_pace_is_the_price_with_the_lowest_loss_and_never_exceeds_the_total(
     assert find_price(model.policy, data.validation, Total(6.0), prices) == min(paces, key=lambda pace: pace.loss).price
 
 
-def test_a_price_makes_no_sense_for_logits_that_were_not_learned_under_one():
+def test_a_total_for_logits_becomes_available_evenly():
     data = tiny_dataset()
-    model = make_model(tiny_spec(), data)
-    with pytest.raises(SpecError, match="logits"):
-        at_budget(model, BudgetSpec(price=0.1), data.validation)
-    even = at_budget(model, BudgetSpec(total=9.0), data.validation).budget
+    even = at_budget(make_model(tiny_spec(), data), BudgetSpec(total=9.0), data.validation).budget
     assert even == Total(9.0, over=data.horizon)
+
+
+# -- a price for scores that are logits
+
+
+@pytest.fixture(scope="module")
+def trained():
+    data = tiny_dataset()
+    model = make_model(tiny_spec(training__epochs=4, training__learning_rate=0.05), data)
+    fit(model, data)
+    return model, data
+
+
+@pytest.mark.parametrize("kind", ["learned", "static", "table", "random"])
+def test_nothing_is_bought_at_a_price_that_nothing_is_worth_and_the_budget_is_the_most(kind, trained):
+    _, data = trained
+    model = make_model(tiny_spec(acquirer__kind=kind), data)
+    dear = evaluate(at_budget(model, BudgetSpec(price=1e9), data.validation), data.validation).metrics
+    assert dear.requested_cost == 0
+    for price in (1e-9, 1e-3, 1e-2):
+        found = evaluate(at_budget(model, BudgetSpec(price=price), data.validation), data.validation).metrics
+        assert found.cost_per_step <= model.policy.budget.amount + 1e-6
+
+
+def test_the_reserve_serves_best_among_those_tried_and_a_higher_price_never_buys_more(trained):
+    model, data = trained
+    costs = []
+    for price in (1e-6, 1e-3, 1e-2, 1e-1, 1.0):
+        found = evaluate(at_budget(model, BudgetSpec(price=price), data.validation), data.validation).metrics
+        everything = evaluate(model.policy, data.validation).metrics
+        assert found.loss + price * found.requested_cost <= everything.loss + price * everything.requested_cost + 1e-9
+        costs.append(found.requested_cost)
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > costs[-1]
+
+
+@given(st.lists(st.floats(-20, 20), min_size=2, max_size=6), st.data())
+def test_relative_worth_is_the_softmax_per_unit_of_cost_whatever_is_added_to_the_logits(logits, draw):
+    costs = torch.tensor(draw.draw(st.lists(st.floats(0.1, 50), min_size=len(logits), max_size=len(logits))))
+    scores = torch.tensor(logits)
+    worth = relative_worth(scores, costs)
+    assert float((worth.exp() * costs).sum()) == pytest.approx(1, abs=1e-4)
+    assert torch.allclose(worth, relative_worth(scores + 3, costs), atol=1e-4)
+    assert torch.allclose(worth - relative_worth(scores, 2 * costs), torch.tensor(2.0).log(), atol=1e-4)
+
+
+def test_a_model_for_many_budgets_is_priced_up_to_the_largest(trained):
+    _, data = trained
+    model = make_model(tiny_spec(budget__train_range=(1, 4), acquirer__budget=True), data)
+    assert at_budget(model, BudgetSpec(price=0.1), data.validation).budget == PerStep(4)
 
 
 def test_a_run_with_a_paced_total_keeps_its_price_and_its_cap(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer, RandomMasks
 from whichwhen.acquirers.learned import LearnedAcquirer, RecurrentAcquirer
 from whichwhen.acquirers.oracle import OracleAcquirer
+from whichwhen.acquirers.reserve import WithReserve
 from whichwhen.acquirers.static import StaticAcquirer
 from whichwhen.acquirers.table import TableAcquirer
 from whichwhen.contracts import Acquirer
@@ -20,6 +21,7 @@ __all__ = [
     "RecurrentAcquirer",
     "StaticAcquirer",
     "TableAcquirer",
+    "WithReserve",
     "make_acquirer",
 ]
 

@@ -1,23 +1,28 @@
-"""How fast to spend: the price that makes a total budget last, learned from validation series."""
+"""How fast to spend, learned from validation series: the price that makes a total last, the reserve that answers to a price."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from whichwhen.acquirers.reserve import WithReserve, relative_worth
 from whichwhen.budget import Budget, PerStep, Price, Total
 from whichwhen.data.store import SeriesSet
-from whichwhen.errors import SpecError
 from whichwhen.evaluation.scoring import evaluate
 from whichwhen.model import Model
-from whichwhen.rollout import Policy
+from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.specs import BudgetSpec
 
 DEFAULT_PRICES = (1e-4, 1e-1)
 """Nats per unit of cost, among which the pace of a total budget is looked for where training says nothing."""
+
+
+_SERIES_FOR_RESERVES = 512
+"""How many validation series say which reserves are worth a try."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
     """A trained model's policy under another budget: per step, in total, or at a price.
 
     A total needs a pace: where the scores are nats or were learned under prices, the price that serves best on validation; else
-    it becomes available evenly over the model's horizon. Scores that are neither have no worth to compare a price with.
+    it becomes available evenly over the model's horizon. Scores that are neither answer to a price through a reserve, see
+    :func:`find_reserve`.
     """
     policy, spec = model.policy, model.card.spec
     worth = policy.acquirer.unit == "nats" or (spec.budget.priced and policy.acquirer.learns)
@@ -63,13 +69,10 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
     if wanted.kind == "per-step":
         budget = PerStep(wanted.per_step)
     elif wanted.kind == "price":
-        if not worth:
-            raise SpecError(
-                "a price for scores that are logits",
-                expected="a run trained with --objective value, --price or --total … --pace price",
-                do="train one, or use --budget or --total",
-            )
         budget = Price(wanted.price or 0.0)
+        budget.check(policy.menu)
+        if not worth:
+            return with_reserve(model, budget.price, validation, device)
     else:
         total = Total(wanted.total or 0.0, delivered=wanted.bill == "delivered")
         total.check(policy.menu)
@@ -92,3 +95,35 @@ def find_price(
     of a budget per step that is predicted from the sample's budget: each step spends what that moment is worth.
     """
     return min(try_prices(policy, series, budget, prices, device), key=lambda pace: pace.loss).price
+
+
+def with_reserve(model: Model, price: float, validation: SeriesSet, device: torch.device | str = "cpu") -> Policy:
+    """A policy whose scores are logits, at a price: per step at most what it was trained for, of that what is worth it."""
+    spec, policy = model.card.spec, model.policy
+    if isinstance(policy.budget, PerStep):
+        most = policy.budget.amount if spec.budget.train_range is None else max(spec.budget.train_range)
+        policy = replace(policy, budget=PerStep(most))
+    reserve = find_reserve(policy, validation, price, device=device)
+    return replace(policy, acquirer=WithReserve(policy.acquirer, reserve, policy.rules.costs.to(device)))
+
+
+def find_reserve(policy: Policy, series: SeriesSet, price: float, count: int = 12, device: torch.device | str = "cpu") -> float:
+    """The least relative worth that an order has to have, for scores that are logits: calibrated on validation series.
+
+    Of ``count`` reserves, from asking for all that the budget allows to asking for nothing, the one with the lowest loss plus
+    price times cost. At the margin, then, what is asked for brings the loss down by what it costs, and what is left would not.
+    """
+    costs = policy.rules.costs.to(device)
+    rows = np.argsort(-series.lengths, kind="stable")[:_SERIES_FOR_RESERVES]
+    with inference(policy):
+        record = roll_out(policy, series.hindsight(rows, device).batch)
+    worth = torch.cat([relative_worth(step.scores.values, costs)[step.selection.request > 0] for step in record.steps])
+    worth = worth[worth.isfinite()].cpu().double()
+    steps = torch.linspace(0, 1, count - 1, dtype=torch.float64)
+    reserves = [-math.inf, *torch.quantile(worth, steps[1:]).tolist(), math.inf] if len(worth) else [-math.inf]
+    bills = {}
+    for reserve in reserves:
+        trial = replace(policy, acquirer=WithReserve(policy.acquirer, reserve, costs))
+        found = evaluate(trial, series, device=device).metrics
+        bills[reserve] = found.loss + price * found.requested_cost
+    return min(bills, key=lambda reserve: bills[reserve])
