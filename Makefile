@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 WANTS := pyproject.toml constraints.txt
+JOBS ?= 2
 
 .PHONY: help demo test check bench format wheel clean
 
 help:
 	@echo "make demo     train random, static, learned and complete acquirers on real data: table and figures"
-	@echo "make test     run the tests"
+	@echo "make test     run the tests, two files at a time (JOBS=2)"
 	@echo "make check    format, lint, types, import layers"
 	@echo "make bench    measure what acquisition costs; fails where a limit is missed"
 	@echo "make format   put the code into its format"
@@ -21,7 +22,7 @@ demo: $(CORE)
 	$(BIN)/whichwhen demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 check: $(DEV)
 	$(BIN)/ruff format --check .

@@ -18,6 +18,7 @@ from support import TINY, TRAIN_TINY, contents, run_whichwhen
 from whichwhen import __version__, artifacts
 from whichwhen.cli import VERBS, main
 from whichwhen.data import CATALOG, synthetic
+from whichwhen.experiments.paper import paper_grid
 from whichwhen.reports.progress import TrainingProgress
 from whichwhen.specs import AcquirerKind, RunSpec, preset_spec
 
@@ -274,6 +275,23 @@ def specs_trained(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
 
     monkeypatch.setattr("whichwhen.training.train", train)
     return seen
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "m-forda --fakes zeros --shift --acquirer learned",
+        "m-forda --fakes noise --acquirer learned",
+        "m-forda --fakes gp --acquirer static",
+        "spoken-arabic-digits --fakes noise",
+    ],
+)
+def test_the_best_preset_is_the_grid_s_for_that_data_and_acquirer(words: str, specs_trained: list[RunSpec]) -> None:
+    assert main(["train", *words.split(), "--preset", "best", "--json"]) == 0
+    (spec,) = specs_trained
+    data, acquirer = spec.data, spec.acquirer.kind
+    own = ("shifted" if data.shift else "plain", data.name, data.fakes, acquirer)
+    assert spec.hash in [job.spec.change(training__save_epochs=False).hash for job in paper_grid("best", seeds=1, only=own)]
 
 
 @pytest.mark.parametrize(

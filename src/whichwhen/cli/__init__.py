@@ -32,7 +32,7 @@ from whichwhen.cli.grids import run_ablations, run_adaptive, run_assumptions, ru
 from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
 from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
-from whichwhen.specs import PAPER_DATA, Preset, RunSpec, preset_spec
+from whichwhen.specs import PAPER_DATA, Preset, RunSpec, best_spec, preset_spec
 
 VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "data": (DataArgs, run_data),
@@ -140,6 +140,9 @@ def _train_default(words: list[str]) -> TrainArgs:
     if preset not in get_args(Preset):
         raise SpecError(f"unknown preset {preset!r}", expected=f"one of {', '.join(get_args(Preset))}")
     named = next((word for word in words if word in PAPER_DATA), RunSpec().data.name)
-    if preset != "default" and not {"-h", "--help"} & set(words):  # a value may look like a name: read the flags for real
-        named = tyro.cli(TrainArgs, prog="whichwhen train", args=words).run.data.name
-    return TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
+    if preset == "default" or {"-h", "--help"} & set(words):
+        return TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
+    meant = tyro.cli(TrainArgs, prog="whichwhen train", args=words).run  # a value may look like a name: read the flags for real
+    if preset == "best":
+        return TrainArgs(run=best_spec(meant.data, meant.acquirer), preset=preset)
+    return TrainArgs(run=preset_spec(preset, meant.data.name), preset=preset)  # type: ignore[arg-type]
