@@ -525,8 +525,8 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
     if data.shift:
         cap = base.budget.per_step
         return base.change(budget__price=3e-5, budget__cap=cap, budget__train_range=(3e-5, 3e-3), acquirer__budget=True)
-    draw = "even" if data.name == "spoken-arabic-digits" else "log"
-    return base.change(budget__train_range=(1, 10), budget__train_draw=draw, acquirer__budget=True, training__sharpen=20.0)
+    draw, sharpen = ("even", 10.0) if data.name == "spoken-arabic-digits" else ("log", 20.0)
+    return base.change(budget__train_range=(1, 10), budget__train_draw=draw, acquirer__budget=True, training__sharpen=sharpen)
 
 
 def _flag(name: str) -> str:
