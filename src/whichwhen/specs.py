@@ -512,16 +512,17 @@ def preset_spec(preset: Preset, dataset: str) -> RunSpec:
 def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
     """The best settings that there are for a data set with its fakes, and an acquirer.
 
-    The predictor is the same for every acquirer of a data set, wider for the digits. A learned acquirer is trained for every
-    budget from 1 to 10 at once, with draws that grow certain towards the end; where real features move, it learns under prices
-    instead, and asks for as much as is worth it, up to the budget: what is not worth anything would be asked for at random.
+    The predictor is the same for every acquirer of a data set, wider for the digits. What learns draws with more and more
+    certainty towards the end. A learned acquirer is trained for every budget from 1 to 10 at once; where real features move, it
+    learns under prices instead, and asks for as much as is worth it, up to the budget: what is not worth anything would be asked
+    for at random.
     """
     predictor, training = PredictorSpec(), TrainingSpec(warm_up=15)
     if data.name == "spoken-arabic-digits":
         predictor, training = PredictorSpec(width=64, layers=5, dropout=0.2), TrainingSpec(epochs=40, warm_up=8)
     base = RunSpec(data=data, acquirer=acquirer, predictor=predictor, training=training)
     if acquirer.kind != "learned":
-        return base
+        return base.change(training__sharpen=20.0) if acquirer.kind == "table" else base
     if data.shift:
         cap = base.budget.per_step
         return base.change(budget__price=3e-5, budget__cap=cap, budget__train_range=(3e-5, 3e-3), acquirer__budget=True)
