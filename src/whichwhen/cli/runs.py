@@ -93,7 +93,10 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
     spec = args.run
     check_digest(spec.data)
     table = open_table(spec.data.name, spec.data)
-    if not (args.quiet or args.json_):
+    if args.quiet or args.json_:  # which are no reasons to miss that a column is in other units
+        for line in table.report.warnings:
+            print(f"warning: {line}", file=sys.stderr)
+    else:
         print_table_report(table.report, console_on(stderr=True))
     data = finish_dataset(table.source, spec.data, spec.seed)
     return spec.change(data__digest=digest_files(spec.data)), data
