@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import random
 import re
 import resource
 import subprocess
@@ -389,6 +390,59 @@ def test_evaluate_is_on_test_by_default(call: Callable[..., str], run: Path) -> 
 def test_evaluate_with_another_budget(call: Callable[..., str], run: Path) -> None:
     document = json.loads(call("evaluate", str(run), "--budget", "3", "--json"))
     assert document["cost_per_step"] == document["budget"] == 3
+
+
+def test_evaluate_of_a_plain_set_is_short_with_calibration(call: Callable[..., str], run: Path, tmp_path: Path) -> None:
+    plot = tmp_path / "curve.png"
+    document = json.loads(call("evaluate", str(run), "--plot", str(plot), "--json"))
+    assert document["plot"] == str(plot)
+    with Image.open(plot) as picture:
+        assert min(picture.size) > 300
+    found = document["calibration"]
+    assert sum(row["count"] for row in found["curve"]) == document["n"] == TINY.n_test
+    assert not {"detection", "subgroups", "estimates", "refused"} & document.keys()
+    lines = call("evaluate", str(run)).splitlines()
+    assert [line.split()[0] for line in lines[-3:]] == ["calibration_error", "temperature", "calibration_error_after"]
+    assert lines[-3].split()[1] == f"{found['expected_calibration_error']:.4g}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--false-alarms", "0.1"], "label for each step"), (["--plot", "curve.txt"], "a figure called curve.txt")],
+)
+def test_evaluate_refuses_what_the_set_has_not(
+    words: list[str], said: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(run), *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+
+
+def test_evaluate_of_a_table_with_labels_per_step_subgroups_and_holes(call: Callable[..., str], tmp_path: Path) -> None:
+    rng = random.Random(0)
+    lines = ["stay,hour,a,b,septic,ward"]
+    for stay in range(80):
+        sick, onset = stay % 3 == 0, rng.randrange(1, 4)
+        for hour in range(5):
+            late = int(sick and hour >= onset)
+            b = "" if rng.random() < 0.3 else f"{rng.gauss(2.0 * late, 1):.3f}"
+            lines.append(f"{stay},{hour},{rng.gauss(late, 1):.3f},{b},{late},{'north' if stay % 2 else 'south'}")
+    table = tmp_path / "own.csv"
+    table.write_text("\n".join(lines) + "\n")
+    out = str(tmp_path / "run")
+    small = ("--epochs", "1", "--width", "4", "--layers", "1", "--acquirer-hidden", "4", "--budget", "1", "--quiet")
+    given = ("--id", "stay", "--time", "hour", "--label", "septic", "--label-each-step", "--subgroups", "ward")
+    call("train", str(table), *given, "--test-share", "0.5", *small, "--out", out)
+    document = json.loads(call("evaluate", out, "--false-alarms", "0.3", "--json"))
+    assert document["detection"]["false_alarms"] == 0.3
+    assert [row["value"] for row in document["subgroups"]] == ["north", "south"]
+    assert sum(row["n"] for row in document["subgroups"]) == document["n"]
+    assert {row["estimator"] for row in document["estimates"]} == {"naive", "restricted-by-step", "ipw-by-step"}
+    shown = call("evaluate", out, "--false-alarms", "0.3")
+    for words in ("Alarms at 0.3 false alarms", "By subgroup", " north ", "If all requests had been answered", "restricted"):
+        assert words in shown
+    assert "estimates" not in json.loads(call("evaluate", out, "--no-estimate", "--json"))
 
 
 def test_a_folder_with_brackets_in_its_name_is_shown_as_it_is(call: Callable[..., str], run: Path, tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from builders import PREDICTORS, tiny_batch, tiny_dataset, tiny_policy, tiny_spec
 from whichwhen.errors import SessionError
+from whichwhen.menu import Feature, Menu, Order
 from whichwhen.model import make_model
 from whichwhen.rollout import inference, roll_out
 from whichwhen.session import Session
@@ -146,6 +149,58 @@ def test_a_value_that_was_not_asked_for_is_used():
     assert session.observe({extra: 2.0}).probabilities != other.observe({}).probabilities
 
 
+def test_what_nobody_asked_for_is_named_and_costs_nothing():
+    session = open_session(tiny_policy())
+    asked = session.request
+    others = tuple(name for name in NAMES if name not in asked)
+    outcome = session.observe({asked[0]: 1.0, others[1]: 2.0, others[0]: 1.0, others[2]: None})
+    assert outcome.by_others == others[:2]
+    assert outcome.cost == session.total_cost == 2
+    assert session.observe({}).by_others == ()
+
+
+def test_free_channels_and_late_results_are_not_by_others():
+    menu = Menu(
+        tuple(Feature(name) for name in NAMES),
+        (Order("x0", ("x0",), cost=0.0, free=True), *(Order(name, (name,), turnaround=2) for name in NAMES[1:])),
+    )
+    session = open_session(tiny_policy(menu=menu, budget=1))
+    (asked,) = session.request
+    other = next(name for name in NAMES[1:] if name != asked)
+    assert session.observe({"x0": 1.0, other: 1.0}).by_others == (other,)  # the result of what was asked takes two steps
+    assert session.observe({"x0": 1.0, asked: 1.0, other: 1.0}).by_others == (other,)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    acquirer=st.sampled_from(("learned", "context", "table", "random", "static-by-time", "none")),
+    seed=st.integers(0, 99),
+    held=st.floats(0.0, 1.0),
+)
+def test_values_of_others_count_as_those_of_free_orders_do_in_evaluation(acquirer, seed, held):
+    """Two menus of one policy: x3 and x4 come by themselves where the record has them, or are out of reach and come unasked."""
+    kind, context = ("learned", True) if acquirer == "context" else (acquirer, False)
+    features = tuple(Feature(name) for name in NAMES)
+    own = tuple(Order(name, (name,)) for name in NAMES[:3])
+    free = Menu(features, (*own, *(Order(name, (name,), cost=0.0, free=True) for name in NAMES[3:])))
+    dear = Menu(features, (*own, *(Order(name, (name,), cost=99.0) for name in NAMES[3:])))
+    policy = tiny_policy(kind, menu=free, seed=seed, context=context)
+    batch = tiny_batch((6,), seed=seed)
+    observed = batch.observed & (torch.rand(batch.observed.shape, generator=torch.Generator().manual_seed(seed)) < held)
+    batch = replace(batch, observed=observed, values=batch.values * observed)
+    with inference(policy):
+        record = roll_out(policy, batch)
+    session = open_session(replace(policy, menu=dear), int(batch.keys[0]))
+    for t in range(6):
+        assert session.request == tuple(NAMES[k] for k in record.selections.order[0, t].tolist() if k >= 0)
+        there = [i for i, name in enumerate(NAMES) if observed[0, t, i] and (i > 2 or name in session.request)]
+        outcome = session.observe({NAMES[i]: float(batch.values[0, t, i]) for i in there})
+        assert outcome.by_others == tuple(NAMES[i] for i in there if i > 2)
+        assert outcome.cost == record.cost[0, t]
+        expected = torch.softmax(record.logits[0, t].double(), 0).tolist()
+        assert list(outcome.probabilities.values()) == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_measured_zero_differs_from_nothing_measured():
     policy = tiny_policy()
     session, other = open_session(policy), open_session(policy)
@@ -220,10 +275,10 @@ def test_another_model_s_session_is_refused(model, tmp_path):
     with pytest.raises(SessionError, match=model.fingerprint):
         other.session().restore(tmp_path / "session")
     wider = make_model(tiny_spec(predictor__width=9), tiny_dataset())
-    with pytest.raises(SessionError):
+    with pytest.raises(SessionError, match=model.fingerprint):
         wider.session().restore(tmp_path / "session")
     lstm = make_model(tiny_spec(predictor__kind="lstm"), tiny_dataset())
-    with pytest.raises(SessionError):
+    with pytest.raises(SessionError, match=model.fingerprint):
         lstm.session().restore(tmp_path / "session")
 
 
@@ -270,6 +325,50 @@ def test_a_file_that_is_no_saved_session_is_refused_and_leaves_the_session_as_it
     with pytest.raises(SessionError, match="session"):
         session.restore(path)
     assert run_session(session, rows[1:]) == run_session(other, rows[1:])
+
+
+def with_tensor(path, name, change):
+    """The same file with one tensor changed, or (None) left out."""
+    tensors = load_file(path)
+    tensors[name] = change(tensors[name]) if name in tensors else change(torch.zeros(1))
+    facts = {"time": 2, "total_cost": 4.0, "fingerprint": "me"}
+    save_file(tensors, path, {"session": json.dumps(facts)})
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS)
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        ("selection.request", lambda tensor: torch.zeros(1, 9)),
+        ("ledger.spent", lambda tensor: torch.zeros(2)),
+        ("cost", lambda tensor: torch.zeros(1, 1)),
+        ("scores.values", lambda tensor: tensor.double()),
+        ("predictor", lambda tensor: torch.zeros(*tensor.shape[:-1], tensor.shape[-1] + 1)),
+        ("predictor", lambda tensor: torch.cat([tensor, tensor])),
+        ("stranger", lambda tensor: tensor),
+    ],
+    ids=["orders", "series", "dimensions", "kind", "width", "two series", "unknown"],
+)
+def test_a_saved_session_of_other_shapes_is_refused_and_leaves_the_session_as_it_was(place, change, predictor, tmp_path):
+    policy, rows, path = tiny_policy(predictor=predictor), tiny_batch((4,)).values[0], tmp_path / "session"
+    session, other = open_session(policy), open_session(policy)
+    for one in (session, other):
+        run_session(one, rows[:2])
+    session.save(path)
+    name = next((name for name in sorted(load_file(path)) if name.startswith(place)), place)
+    with_tensor(path, name, change)
+    with pytest.raises(SessionError, match=rf"session.*{name}"):
+        session.restore(path)
+    assert run_session(session, rows[2:]) == run_session(other, rows[2:])
+
+
+@pytest.mark.parametrize("facts", [{"time": -1}, {"total_cost": math.nan}, {"total_cost": -1.0}], ids=str)
+def test_a_saved_session_with_impossible_facts_is_refused(facts, tmp_path):
+    session, path = open_session(tiny_policy()), tmp_path / "session"
+    session.save(path)
+    edited(path, {"time": 0, "total_cost": 0.0, "fingerprint": "me"} | facts)
+    with pytest.raises(SessionError, match=next(iter(facts)).split("_")[-1]):
+        session.restore(path)
 
 
 def test_a_saved_session_holds_tensors_and_facts_and_no_pickle(tmp_path):

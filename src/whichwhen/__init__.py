@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from whichwhen.data.frames import TableReport, check_new_table, describe_table, load_table
     from whichwhen.errors import DataWarning, WhichwhenError
     from whichwhen.estimator import AcquisitionClassifier
-    from whichwhen.evaluation import Evaluation, Metrics, evaluate
+    from whichwhen.evaluation import Evaluation, Measures, Metrics, evaluate, measure
     from whichwhen.menu import Feature, Menu, Order
     from whichwhen.menu_files import load_menu, save_menu
     from whichwhen.model import Model, make_model
@@ -68,7 +68,7 @@ _HOMES = {
     "data.frames": ("TableReport", "check_new_table", "describe_table", "load_table"),
     "errors": ("DataWarning", "WhichwhenError"),
     "estimator": ("AcquisitionClassifier",),
-    "evaluation": ("Evaluation", "Metrics", "evaluate"),
+    "evaluation": ("Evaluation", "Measures", "Metrics", "evaluate", "measure"),
     "menu": ("Feature", "Menu", "Order"),
     "menu_files": ("load_menu", "save_menu"),
     "model": ("Model", "make_model"),
@@ -115,6 +115,7 @@ __all__ = [
     "LSTMPredictor",
     "LearnedAcquirer",
     "Ledger",
+    "Measures",
     "Menu",
     "Metrics",
     "Model",
@@ -163,6 +164,7 @@ __all__ = [
     "load_result",
     "load_table",
     "make_model",
+    "measure",
     "preset_spec",
     "roll_out",
     "save_menu",

@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ class Outcome:
         probabilities: per class.
         request: names of the orders to measure at the next step.
         cost: what this step's request cost.
+        by_others: features that arrived at this step without having been asked for here: somebody else ordered them.
     """
 
     time: int
@@ -39,6 +40,7 @@ class Outcome:
     probabilities: dict[str, float]
     request: tuple[str, ...]
     cost: float
+    by_others: tuple[str, ...] = ()
 
 
 class Session:
@@ -88,14 +90,15 @@ class Session:
     def observe(self, values: Mapping[str, float | None]) -> Outcome:
         """Take one step.
 
-        A value's age follows from when its order was asked; what nobody asked for counts as sampled now.
+        A value's age follows from when its order was asked. What was not asked for here (somebody else ordered it) counts as
+        sampled now, is read by predictor and acquirer like any other, costs nothing, and is named in ``Outcome.by_others``.
 
         Args:
             values: raw values by feature name (as the data set has them, for a model of shifted columns, which have no scaling
                 of their own). It may hold less than was requested (a failed measurement; NaN and None
                 count as not there) and more (a value that someone else ordered).
         """
-        reveal = self._reveal(values)
+        reveal, by_others = self._reveal(values)
         cost = float(self._state.cost)
         with loop.inference(self.policy):
             logits, self._state = loop.acquisition_step(self.policy, self._state, reveal)
@@ -103,9 +106,10 @@ class Session:
         self.total_cost += cost
         shares = torch.softmax(logits[0].double(), 0).tolist()
         best = max(range(len(shares)), key=shares.__getitem__)
-        return Outcome(self.time - 1, self.classes[best], dict(zip(self.classes, shares, strict=True)), self.request, cost)
+        by_class = dict(zip(self.classes, shares, strict=True))
+        return Outcome(self.time - 1, self.classes[best], by_class, self.request, cost, by_others)
 
-    def _reveal(self, values: Mapping[str, float | None]) -> Reveal:
+    def _reveal(self, values: Mapping[str, float | None]) -> tuple[Reveal, tuple[str, ...]]:
         scaled = np.zeros((1, len(self._columns)), dtype=np.float32)
         mask = np.zeros_like(scaled)
         if not isinstance(values, Mapping):
@@ -135,8 +139,11 @@ class Session:
             scaled[0, column] = scaled_number
             mask[0, column] = 1.0
         arrived = torch.from_numpy(mask)
-        age = self.policy.rules.due(self._state.selection, self._state.pending).clamp(min=0) * arrived
-        return Reveal(torch.from_numpy(scaled), arrived, age, torch.tensor([self.time]))
+        due = self.policy.rules.due(self._state.selection, self._state.pending)
+        others = ((due < 0) & (arrived > 0))[0].tolist()
+        by_others = tuple(name for name, column in self._columns.items() if others[column]) if True in others else ()
+        reveal = Reveal(torch.from_numpy(scaled), arrived, due.clamp(min=0) * arrived, torch.tensor([self.time]))
+        return reveal, by_others
 
     def save(self, path: Path | str) -> None:
         """Write where the session stands. The model is not part of it."""
@@ -155,7 +162,6 @@ class Session:
                 facts = json.loads((file.metadata() or {})["session"])
                 time, cost, fingerprint = int(facts["time"]), float(facts["total_cost"]), str(facts["fingerprint"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-            state = unflatten(self._state, tensors)
         except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
             raise SessionError(f"{path} is not a saved session ({error})", expected="a file from Session.save") from error
         if fingerprint != self.fingerprint:
@@ -163,4 +169,39 @@ class Session:
                 f"{path} belongs to model {fingerprint!r}, this is {self.fingerprint!r}",
                 expected="a session of the same model",
             )
+        try:
+            self._check_state(tensors, time, cost)
+        except ValueError as error:
+            raise SessionError(
+                f"{path} is no session of this model ({error})", expected="a file from Session.save, as it was written"
+            ) from None
+        state = unflatten(self._state, tensors)
         self._state, self.time, self.total_cost = state, time, cost
+
+    def _check_state(self, tensors: Mapping[str, torch.Tensor], time: int, cost: float) -> None:
+        """Raise ValueError unless these can be the tensors of this model's session after ``time`` steps.
+
+        What a model keeps may grow with every step (an attention's past): a dimension that grows at the first step may be of
+        any size that so many steps can lead to; all others must be as they are here.
+        """
+        if time < 0:
+            raise ValueError(f"time {time}")
+        if not (math.isfinite(cost) and cost >= 0):
+            raise ValueError(f"a total cost of {cost}")
+        with loop.inference(self.policy):
+            fresh = loop.begin(self.policy, torch.tensor([0]))
+            nothing = Reveal.nothing(1, len(self._columns))
+            _, later = loop.acquisition_step(self.policy, fresh, replace(nothing, time=torch.tensor([0])))
+        first, second = flatten(fresh), flatten(later)
+        if odd := sorted(tensors.keys() ^ first.keys()):
+            raise ValueError(f"{'no' if odd[0] in first else 'unknown'} tensor {odd[0]!r}")
+        for name, own in first.items():
+            found, growth = tensors[name], [b - a for a, b in zip(own.shape, second[name].shape, strict=True)]
+            fits = found.dim() == own.dim() and all(
+                size <= has <= size + time * more for has, size, more in zip(found.shape, own.shape, growth, strict=True)
+            )
+            if not fits or found.dtype != own.dtype:
+                raise ValueError(
+                    f"tensor {name!r} of shape {tuple(found.shape)} and type {found.dtype}, the model's is "
+                    f"{tuple(second[name].shape if time else own.shape)} of {own.dtype}"
+                )

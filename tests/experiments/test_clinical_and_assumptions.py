@@ -13,7 +13,7 @@ from whichwhen.experiments.assumptions import assumptions_grid, summarise_assump
 from whichwhen.experiments.clinical import CONTROLS, FRACTIONS, clinical_grid, points_of, summarise_clinical
 from whichwhen.experiments.paper import Cell, Job
 from whichwhen.experiments.records import make_record, summary_of
-from whichwhen.reports.clinical import clinical_tables, write_frontier
+from whichwhen.reports.clinical import clinical_tables, draw_frontier, write_calibration, write_frontier
 from whichwhen.reports.comparison import assumptions_table
 from whichwhen.training.others import score_name
 from whichwhen.training.run import train
@@ -84,6 +84,44 @@ def test_table_and_figure_of_a_frontier(tmp_path):
     assert [path.name for path in write_frontier(rows, tmp_path)] == ["frontier.png", "frontier.pdf"]
     assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
     assert write_frontier([], tmp_path) == []
+
+
+def test_the_legend_of_a_frontier_covers_no_panel_and_names_each_line_once():
+    records = [record("none", 0.8), record("complete", 0.9), *(record("learned", 0.85 + s / 100, seed=s) for s in range(2))]
+    figure = draw_frontier(summarise_clinical(records))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert sorted(text.get_text() for text in legend.get_texts()) == ["everything", "free channels only", "learned"]
+    for axis in figure.axes:
+        assert axis.get_legend() is None
+        assert not legend.get_window_extent().overlaps(axis.get_window_extent())
+
+
+def test_calibration_is_drawn_from_the_scores_of_runs(tmp_path, monkeypatch):
+    data = tiny_dataset(60, n_classes=2)
+    data = replace(data, tests={"b": data.test, "c": data.validation})
+    monkeypatch.setattr(clinical, "load_dataset", lambda *given: data)
+    result = record("learned", 0.8)
+    result["tests"]["c"] = metrics(0.8)
+    monkeypatch.setattr(artifacts, "load_result", lambda folder: result)
+    spec = tiny_spec(budget__total=10.0)
+    jobs = [Job("clinical", Cell("physionet2012", "none"), spec.change(seed=seed)) for seed in range(3)]
+    rng = np.random.default_rng(0)
+    for job in jobs[:2]:  # the third has no scores yet
+        (tmp_path / job.spec.hash).mkdir()
+        names = [score_name("b", found["budget"]) for found in result["other_budgets"]] + [score_name("b", None)]
+        scores = {name: rng.random(len(data.test)) for name in names} | {
+            score_name("c", None): np.full(len(data.validation), 0.5)
+        }
+        np.savez(tmp_path / job.spec.hash / artifacts.SCORES, **scores)
+    curves = clinical.calibration_curves(tmp_path, jobs)
+    assert curves.keys() == {("physionet2012", "b"), ("physionet2012", "c")}
+    assert curves["physionet2012", "b"].keys() == {"learned"}
+    assert curves["physionet2012", "b"]["learned"].counts.sum() == 2 * len(data.test)
+    assert curves["physionet2012", "c"]["learned"].expected_error == pytest.approx(abs(data.validation.labels.mean() - 0.5))
+    assert [path.name for path in write_calibration(curves, tmp_path)] == ["calibration.png", "calibration.pdf"]
+    assert clinical.calibration_curves(tmp_path / "nowhere", jobs) == {}
+    assert write_calibration({}, tmp_path) == []
 
 
 def test_a_run_on_several_test_sets_keeps_its_scores_on_each_at_each_budget(tmp_path):

@@ -60,7 +60,7 @@ class TrainArgs(ComputeArgs):
 
 
 class EvaluateArgs(ComputeArgs):
-    """Evaluate a finished run with hard selection."""
+    """Evaluate a finished run with hard selection: quality, cost, calibration; alarms and subgroups where the set has them."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = Field(description="The run folder.")
     split: str = Field("test", description="On which series: test, validation, train, or a test set by its name.")
@@ -69,6 +69,15 @@ class EvaluateArgs(ComputeArgs):
     price: float | None = Field(
         None, description="A price instead of a budget: buy what is worth more than that times its cost."
     )
+    false_alarms: float | None = Field(
+        None,
+        description="With labels per step: share of event-free series that may have an alarm (default: 0.1); the threshold is "
+        "chosen on validation.",
+    )
+    estimate: bool = Field(
+        True, description="With values missing: what the scores would be if all requests had been answered (docs/missing.md)."
+    )
+    plot: Path | None = Field(None, description="Draw the reliability curve into this file (.png, .pdf, .svg).")
 
 
 class PlotArgs(ComputeArgs):

@@ -75,17 +75,24 @@ def run_ablations(args: AblationsArgs) -> None:
 
 def run_clinical(args: ClinicalArgs) -> None:
     """``whichwhen clinical``."""
-    from whichwhen.experiments.clinical import SEEDS, clinical_grid, summarise_clinical, write_differences
+    from whichwhen.experiments.clinical import (
+        SEEDS,
+        calibration_curves,
+        clinical_grid,
+        summarise_clinical,
+        write_differences,
+    )
 
     _check_grid(args)
     jobs = clinical_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs, args.data_dir)
-    from whichwhen.reports.clinical import clinical_tables, write_frontier
+    from whichwhen.reports.clinical import clinical_tables, write_calibration, write_frontier
 
     state = _run_grid(args, jobs)
     done = [job for job in jobs if job.name in state.done]
     rows = summarise_clinical(state.done.values())
     made = write_differences(args.out, args.runs, done, args.data_dir)
     made += write_frontier(rows, args.out)
+    made += write_calibration(calibration_curves(args.runs, done, args.data_dir), args.out)
     if not args.json_:
         for table in clinical_tables(rows):
             console_on().print(table.rich())
@@ -175,6 +182,9 @@ def _write_report(
         made += figures
         for line in missing if not quiet else ():
             print(line, file=sys.stderr)
-    title = "The paper, reproduced" if (folder / RECORDS).is_dir() else f"Runs in {folder.resolve().name}"
+    title = f"Runs in {folder.resolve().name}"
+    if (folder / RECORDS).is_dir():
+        clinical = all(record["preset"] == "clinical" for record in records)
+        title = "Quality against the cost of laboratory tests" if clinical else "The paper, reproduced"
     write_page(records, page, title, values=values, data_dir=data_dir)
     return [*made, page]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PlotArgs, TrainArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_facts, print_json
-from whichwhen.errors import SpecError
+from whichwhen.errors import DataError, SpecError
 from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
 
 if TYPE_CHECKING:
@@ -93,7 +93,10 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
     spec = args.run
     check_digest(spec.data)
     table = open_table(spec.data.name, spec.data)
-    if not (args.quiet or args.json_):
+    if args.quiet or args.json_:  # which are no reasons to miss that a column is in other units
+        for line in table.report.warnings:
+            print(f"warning: {line}", file=sys.stderr)
+    else:
         print_table_report(table.report, console_on(stderr=True))
     data = finish_dataset(table.source, spec.data, spec.seed)
     return spec.change(data__digest=digest_files(spec.data)), data
@@ -137,9 +140,13 @@ def run_evaluate(args: EvaluateArgs) -> None:
     model = load_model(args.run)
     from whichwhen.budget import PerStep
     from whichwhen.data import load_dataset
-    from whichwhen.evaluation import evaluate
+    from whichwhen.evaluation import measure
     from whichwhen.evaluation.pacing import at_budget
+    from whichwhen.reports.figures import check_figure_path, draw_reliability, save_figure
+    from whichwhen.reports.measures import calibration_facts, print_measures
 
+    if args.plot:
+        check_figure_path(args.plot)
     spec = model.card.spec
     if args.budget is not None:
         PerStep(args.budget).check(model.policy.menu)  # says what the menu allows
@@ -154,8 +161,8 @@ def run_evaluate(args: EvaluateArgs) -> None:
     if len(given) > 1:
         raise SpecError(f"--{' and --'.join(given)}", expected="one of them")
     policy = at_budget(model, wanted, data.validation, device) if given else model.policy
-    found = evaluate(policy, data.split(args.split), data.provenance, device=device).metrics.to_dict()
-    document = {
+    found = measure(policy, data, args.split, false_alarms=args.false_alarms, estimate=args.estimate, device=device)
+    head = {
         "run": str(args.run),
         "dataset": spec.data.name,
         "acquirer": spec.acquirer.kind,
@@ -163,11 +170,19 @@ def run_evaluate(args: EvaluateArgs) -> None:
         "split": args.split,
         "budget": result["budget"] if args.budget is None else args.budget,
         **({name: value for name, value in given.items() if name != "budget"}),
-        **found,
     }
+    if args.plot:
+        one = found.calibration
+        if one is None:
+            raise DataError(f"no reliability curve ({found.refused['calibration']})", do="leave out --plot")
+        curves = {"as it is": one.before, f"temperature {one.temperature:.3g}": one.after}
+        save_figure(draw_reliability({f"{data.name}, {args.split}": curves}), args.plot)
     if args.json_:
-        return print_json(document)
-    print_facts(document)
+        return print_json({**head, **found.to_dict(), **({"plot": str(args.plot)} if args.plot else {})})
+    print_facts({**head, **found.evaluation.metrics.to_dict(), **calibration_facts(found)})
+    print_measures(found, console_on())
+    if args.plot:
+        print(f"plot: {args.plot}")
 
 
 def run_plot(args: PlotArgs) -> None:

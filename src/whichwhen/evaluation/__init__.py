@@ -11,7 +11,9 @@ from whichwhen.evaluation.calibration import (
     fit_temperature,
     reliability_curve,
 )
+from whichwhen.evaluation.complete import Asked, estimate_complete
 from whichwhen.evaluation.frontier import FrontierRow, difference_at_cost, frontier_rows, gap_closed
+from whichwhen.evaluation.measures import Calibration, Measures, measure
 from whichwhen.evaluation.metrics import Metrics
 from whichwhen.evaluation.off_policy import (
     Estimate,
@@ -30,13 +32,16 @@ from whichwhen.evaluation.subgroups import SubgroupRow, subgroup_rows
 
 __all__ = [
     "AnswerModel",
+    "Asked",
     "Bootstrap",
+    "Calibration",
     "Detection",
     "Estimate",
     "Evaluation",
     "FrontierRow",
     "JointAnswerModel",
     "Limits",
+    "Measures",
     "Metrics",
     "Reliability",
     "Scored",
@@ -51,6 +56,7 @@ __all__ = [
     "detect",
     "difference_at_cost",
     "effective_sample_size",
+    "estimate_complete",
     "evaluate",
     "expected_calibration_error",
     "fit_temperature",
@@ -58,6 +64,7 @@ __all__ = [
     "gap_closed",
     "history_features",
     "inverse_propensity_estimate",
+    "measure",
     "naive_estimate",
     "pad_steps",
     "paired_metric_difference",

@@ -96,10 +96,11 @@ def evaluate(
             for t, step in enumerate(record.steps):
                 asked = step.selection.request.cpu()
                 requested[:, t].index_add_(0, labels[: len(asked)], asked.double())
-            places = {int(row): place for place, row in enumerate(rows[record.by_length.cpu().numpy()]) if int(row) in kept}
-            for row, place in places.items():
-                own = [step.selection.request[place] > 0 for step in record.steps[: series.lengths[row]]]
-                requests[row] = torch.stack(own).cpu().numpy()
+            if kept.intersection(rows.tolist()):
+                asked_by_series = record.padded(record.flat(lambda step: step.selection.request)).cpu().numpy() > 0
+                for place, row in enumerate(rows.tolist()):
+                    if row in kept:
+                        requests[row] = asked_by_series[place, : series.lengths[row]].copy()
     real = None
     if truth is not None:
         real = real_fraction(requested.sum(0).numpy(), truth.of_orders(policy.menu.reveals))

@@ -19,7 +19,14 @@ from whichwhen import artifacts
 from whichwhen.data import load_dataset
 from whichwhen.data.clinical import recorded_cost
 from whichwhen.data.store import Dataset
-from whichwhen.evaluation import Scored, difference_at_cost, gap_closed, paired_metric_difference
+from whichwhen.evaluation import (
+    Reliability,
+    Scored,
+    difference_at_cost,
+    gap_closed,
+    paired_metric_difference,
+    reliability_curve,
+)
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.paper import Cell, Job, choose
 from whichwhen.files import write_json
@@ -129,11 +136,7 @@ def write_differences(out: Path, runs: Path, jobs: Sequence[Job], folder: Path |
     """``differences.json``: learned against the others, with intervals, at equal budget and at equal cost of either kind."""
     rows: list[dict[str, Any]] = []
     for dataset in dict.fromkeys(job.cell.dataset for job in jobs):
-        own = [
-            job
-            for job in jobs
-            if job.cell.dataset == dataset and not job.variant and (runs / job.spec.hash / artifacts.SCORES).is_file()
-        ]
+        own = _with_scores(dataset, runs, jobs)
         data = load_dataset(DATA[dataset], 0, folder)
         for test_set in data.tests:
             scored = _scored(own, runs, data, test_set)
@@ -142,6 +145,36 @@ def write_differences(out: Path, runs: Path, jobs: Sequence[Job], folder: Path |
         return []
     write_json(out / "differences.json", rows)
     return [out / "differences.json"]
+
+
+def calibration_curves(
+    runs: Path, jobs: Sequence[Job], folder: Path | None = None
+) -> dict[tuple[str, str], dict[str, Reliability]]:
+    """By set and test set, then by acquirer: predicted against observed at the runs' own budget, all seeds together.
+
+    Bins of equal mass, as most predictions are small. Runs without stored scores are left out.
+    """
+    curves: dict[tuple[str, str], dict[str, Reliability]] = {}
+    for dataset in dict.fromkeys(job.cell.dataset for job in jobs):
+        own = _with_scores(dataset, runs, jobs)
+        if not own:
+            continue
+        data = load_dataset(DATA[dataset], 0, folder)
+        for test_set in data.tests:
+            for (acquirer, fraction), found in _scored(own, runs, data, test_set).items():
+                if fraction in (OWN_FRACTION, {"complete": 1.0, "none": 0.0}.get(acquirer)):
+                    shares, labels = np.concatenate(found.scores), np.concatenate(found.labels)
+                    curve = reliability_curve(shares, labels, binning="equal-mass")
+                    curves.setdefault((dataset, test_set), {})[acquirer] = curve
+    return curves
+
+
+def _with_scores(dataset: str, runs: Path, jobs: Sequence[Job]) -> list[Job]:
+    return [
+        job
+        for job in jobs
+        if job.cell.dataset == dataset and not job.variant and (runs / job.spec.hash / artifacts.SCORES).is_file()
+    ]
 
 
 def _scored(jobs: Sequence[Job], runs: Path, data: Dataset, test_set: str) -> dict[tuple[str, float], Scored]:

@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from whichwhen.evaluation.answers import answered_until, unanswered_share
+from whichwhen.evaluation.complete import estimates_of, step_estimates_of
 from whichwhen.evaluation.off_policy import (
     Estimate,
     Limits,
@@ -154,19 +155,23 @@ def _one_mask(
     for t in sorted({0, 1, steps // 2 - 1, steps - 1}):
         witness, score, requests = until[:, t], right[:, t], (t + 1) * data.per_step
         estimates = {"naive": naive_estimate(score, n, limits), "restricted": restricted_estimate(score, witness, limits)}
-        for name, by_step in (("ipw", each), ("ipw-joint", joint), ("ipw-known", known)):
-            chance = by_step[:, : t + 1].prod(1)
+        for name, steps_chance in (("ipw", each), ("ipw-joint", joint), ("ipw-known", known)):
+            chance = steps_chance[:, : t + 1].prod(1)
             estimates[name] = inverse_propensity_estimate(score, witness, chance, limits)
             if name == "ipw-joint":
                 estimates["ipw-joint-clipped"] = inverse_propensity_estimate(score, witness, chance, clipped)
         out += [(("last", requests, name), one, share) for name, one in estimates.items()]
     every, long, total = right.mean(1), np.full(n, steps), steps * data.per_step
+    whole, by_step = (
+        estimates_of(every, until[:, -1], joint.prod(1), limits),
+        step_estimates_of(right, until, long, joint, limits),
+    )
     estimates = {
-        "naive": naive_estimate(every, n, limits),
-        "restricted": restricted_estimate(every, until[:, -1], limits),
-        "ipw-joint": inverse_propensity_estimate(every, until[:, -1], joint.prod(1), limits),
-        "restricted-by-step": step_estimate(right, until, long, None, limits),
-        "ipw-joint-by-step": step_estimate(right, until, long, joint, limits),
+        "naive": whole["naive"],
+        "restricted": whole["restricted"],
+        "ipw-joint": whole["ipw"],
+        "restricted-by-step": by_step["restricted"],
+        "ipw-joint-by-step": by_step["ipw"],
         "ipw-joint-by-step-clipped": step_estimate(right, until, long, joint, clipped),
     }
     return out + [(("every-step", total, name), one, share) for name, one in estimates.items()]

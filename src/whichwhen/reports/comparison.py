@@ -12,6 +12,7 @@ from whichwhen.evaluation.statistics import paired_difference
 from whichwhen.experiments.ablations import summarise_ablations
 from whichwhen.experiments.adaptive import summarise_adaptive
 from whichwhen.experiments.assumptions import summarise_assumptions
+from whichwhen.experiments.clinical import summarise_clinical
 from whichwhen.experiments.records import correct_of, summarise
 
 LABELS = {"m-forda": "m-FordA", "spoken-arabic-digits": "SpokenArabicDigits", "japanese-vowels": "JapaneseVowels"}
@@ -208,6 +209,10 @@ def all_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
             return [adaptive_table(summarise_adaptive(records))]
         case ["assumptions"]:
             return [assumptions_table(summarise_assumptions(records))]
+        case ["clinical"]:
+            from whichwhen.reports.clinical import clinical_tables  # which is made of this module's tables
+
+            return clinical_tables(summarise_clinical(records))
     tables = accuracy_tables(records)
     tables += [difference_table(records, preset) for preset in presets]
     return tables + [cost_table(records, preset) for preset in presets]

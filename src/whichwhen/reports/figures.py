@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from whichwhen.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from whichwhen.evaluation import Reliability
 
 FORMATS = (".png", ".pdf", ".svg")
 _INK = "#1f4e79"
@@ -95,6 +98,35 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], test: Mapp
     panels[0, 0].set_ylabel("loss (nats)")
     panels[1, 0].set_ylabel("accuracy")
     panels[1, -1].legend(fontsize=7, loc="lower right")
+    return figure
+
+
+def draw_reliability(panels: Mapping[str, Mapping[str, Reliability]], top: float = 1.0) -> Figure:
+    """Observed share against predicted probability, one panel per title and one line per curve; the diagonal is perfect.
+
+    The area of a marker goes with the share of the rows in its bin.
+
+    Args:
+        panels: by title, the curves by label.
+        top: where both axes end.
+    """
+    figure = _figure(min(3.3 * len(panels) + 0.4, 15), 3.9)
+    styles = ((_REAL, "o"), (_INK, "s"), ("#008176", "^"), ("#777777", "D"), ("#7b3294", "v"), ("black", "P"))
+    for panel, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        panel.plot([0, top], [0, top], color="0.6", lw=0.8, ls=":")
+        for (label, curve), (colour, marker) in zip(curves.items(), itertools.cycle(styles), strict=False):
+            full = curve.mass > 0
+            x, y = curve.confidence[full], curve.observed[full]
+            panel.plot(x, y, color=colour, lw=1.2, label=f"{label}, error {curve.expected_error:.3f}")
+            panel.scatter(x, y, s=6 + 90 * curve.mass[full] / curve.mass.sum(), color=colour, marker=marker, alpha=0.8)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("predicted probability")
+        panel.set_xlim(-0.02 * top, 1.02 * top)
+        panel.set_ylim(-0.02 * top, 1.02 * top)
+        panel.grid(alpha=0.25)
+        panel.tick_params(labelsize=8)
+        panel.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    figure.axes[0].set_ylabel("observed share")
     return figure
 
 
