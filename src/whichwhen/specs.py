@@ -514,8 +514,8 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
 
     The predictor is the same for every acquirer of a data set, wider for the digits. What learns draws with more and more
     certainty towards the end. A learned acquirer is trained for every budget from 1 to 10 at once; where real features move, it
-    learns under prices instead, and asks for as much as is worth it, up to the budget: what is not worth anything would be asked
-    for at random.
+    learns under prices instead, and asks for as much as is worth it, up to the budget: requests that are worth nothing would go
+    anywhere.
     """
     predictor, training = PredictorSpec(), TrainingSpec(warm_up=15)
     if data.name == "spoken-arabic-digits":
