@@ -317,8 +317,8 @@ def _describe_records(data: Dataset, splits: dict[str, SeriesSet]) -> dict[str, 
 
     facts: dict[str, Any] = {}
     if not all(split.complete for split in splits.values()):
-        facts |= {f"{name} not measured": round(float(np.isnan(part.values).mean()), 4) for name, part in splits.items()}
-        unseen = np.isnan(data.train.values).mean(axis=0)
+        facts |= {f"{name} not measured": round(float(part.missing.mean()), 4) for name, part in splits.items()}
+        unseen = data.train.missing
         rarest = np.argsort(-unseen, kind="stable")[:5]
         facts["rarest features, train"] = [f"{data.features[i].name} ({1 - unseen[i]:.2%} of steps)" for i in rarest]
     if data.menu is not None:
@@ -330,7 +330,7 @@ def _describe_records(data: Dataset, splits: dict[str, SeriesSet]) -> dict[str, 
         }
     for name, part in splits.items():
         if part.step_labels is not None:
-            facts[f"{name} share of positive steps"] = round(float((part.step_labels > 0).mean()), 4)
+            facts[f"{name} share of positive steps"] = round(float((part.step_labels[:] > 0).mean()), 4)
     for name, column in data.train.subgroups.items():
         values, counts = np.unique(column, return_counts=True)
         facts[f"subgroups by {name}, train"] = [f"{value} ({n})" for value, n in zip(values, counts, strict=True)]
