@@ -101,14 +101,19 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
 
 def run_train(args: TrainArgs) -> None:
     """``whichwhen train``."""
-    from whichwhen.data.frames import is_table
+    from whichwhen.data.frames import check_digest, digest_files, is_table
+    from whichwhen.data.stores import is_store
 
     spec, data = args.run, None
-    name = Path(spec.data.name).stem if is_table(spec.data.name) else spec.data.name.replace(":", "-")
+    own = is_table(spec.data.name) or is_store(spec.data.name)
+    name = Path(spec.data.name).stem if own else spec.data.name.replace(":", "-")
     out = args.out or Path("runs") / f"{name}-{spec.acquirer.kind}-{spec.seed}"
     device = _prepare(args)
     if is_table(spec.data.name):
         spec, data = _open_for_training(args)
+    elif own:
+        check_digest(spec.data)
+        spec = spec.change(data__digest=digest_files(spec.data))
     from whichwhen.reports.progress import TrainingProgress
     from whichwhen.reports.tables import results_table
     from whichwhen.training import train

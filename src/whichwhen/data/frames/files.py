@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from whichwhen.data.stores import ABOUT
 from whichwhen.errors import DataError
 from whichwhen.specs import DataSpec
 
@@ -47,12 +48,13 @@ def read_frame(table: Frame) -> tuple[pl.DataFrame, str]:
 
 
 def digest_files(spec: DataSpec) -> str:
-    """SHA-256 of the content of all files that a spec of a table names, 16 hex digits."""
+    """SHA-256 of the content of all files that a spec of a table names, 16 hex digits; a folder's stands in its about.json."""
     total = hashlib.sha256()
-    for path in filter(None, (spec.name, spec.labels, spec.test, spec.menu)):
-        if not Path(path).is_file():
+    for name in filter(None, (spec.name, spec.labels, spec.test, spec.menu)):
+        path = Path(name) / ABOUT if Path(name).is_dir() else Path(name)
+        if not path.is_file():
             raise DataError(f"no file {path}", do="check the path")
-        with Path(path).open("rb") as file:
+        with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()[:16]
 
