@@ -1,4 +1,4 @@
-"""Verbs about data and single runs: data, train, evaluate, plot, demo, bench. Torch is imported where it is needed."""
+"""Verbs about data and single runs: data, pack, train, evaluate, plot, demo, bench. Torch is imported where it is needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PlotArgs, TrainArgs
+from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PackArgs, PlotArgs, TrainArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_facts, print_json
 from whichwhen.errors import SpecError
 from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
@@ -82,6 +82,27 @@ def _describe_table(args: DataArgs) -> None:
     print_table_report(table.report, console_on())
     if args.plot:
         print(f"plot: {args.plot}")
+
+
+def run_pack(args: PackArgs) -> None:
+    """``whichwhen pack``."""
+    from whichwhen.data.frames import is_table, pack_table
+    from whichwhen.data.stores import SUFFIX, is_store
+    from whichwhen.reports.tables import print_table_report
+
+    spec = args.data
+    if not is_table(spec.name):
+        raise SpecError(f"pack {spec.name or 'without a table'}", expected="the path of a .parquet or .csv file")
+    if spec.fakes != "none":
+        raise SpecError("--fakes for a folder of series", expected="the columns of the table alone", do="leave it out")
+    out = args.out or Path(Path(spec.name).name.split(".")[0] + SUFFIX)
+    if not is_store(out):
+        raise SpecError(f"--out {out}", expected=f"a name that ends in {SUFFIX}")
+    report = pack_table(spec.name, spec, out)
+    if args.json_:
+        return print_json(report.to_dict() | {"folder": str(out)})
+    print_table_report(report, console_on())
+    print(f"folder: {out}")
 
 
 def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:

@@ -118,7 +118,7 @@ class StoreWriter:
             raise DataError(
                 f"feature {self.features[unseen[0]].name!r} is never observed in training ({len(unseen)} such columns)",
                 expected="at least one value of each feature",
-                do="leave the column out",
+                do="leave the column out (--ignore for your own table)",
             )
         shared = np.intersect1d(self._parts["train"].groups(), self._parts["validation"].groups())
         if len(shared):
