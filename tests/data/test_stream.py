@@ -222,14 +222,15 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path, monkeypatch, fault):
     if fault == "disk":
         import whichwhen.data.stores as module
 
-        expected, before = OSError, module._PartWriter._write
+        real, room = module._put, iter(range(20))
 
-        def full(self, name, column):
-            if name == "groups" and self.series > 10:
+        def put(file, content):
+            if next(room, None) is None:
+                real(file, content[:3])
                 raise OSError(errno.ENOSPC, "No space left on device")
-            before(self, name, column)
+            real(file, content)
 
-        monkeypatch.setattr(module._PartWriter, "_write", full)
+        monkeypatch.setattr(module, "_put", put)
     elif fault == "feature":
         sets["test"] = replace(sets["test"], features=sets["test"].features[::-1])
     elif fault == "label":
@@ -404,6 +405,31 @@ def test_packing_with_a_table_of_labels_and_one_to_test_on(tmp_path):
     with pytest.raises(DataError, match=r"groups of .* are in the training table"):
         pack_table(table, spec.model_copy(update={"labels": None}), tmp_path / "u.series", test=same, cells=900)
     assert not (tmp_path / "u.series").exists()
+
+
+def test_packing_labels_of_steps_weights_and_subgroups(tmp_path):
+    table = (
+        wide_table()
+        .with_columns(weight=pl.col("age") + 0.5, sick=(pl.col("hour") > 4).cast(pl.Float64), ward=pl.col("age") % 2)
+        .with_columns(stay=pl.col("stay").str.slice(1).cast(pl.Float64))
+        .drop("died", "age")
+    )
+    fields = {"id": "stay", "time": "hour", "label": "sick", "group": "patient", "weight": "weight", "subgroups": ("ward",)}
+    spec = DataSpec(name="t", label_each_step=True, **fields)
+    pack_table(table, spec, tmp_path / "t.series", cells=900)
+    stored, direct = open_store(tmp_path / "t.series"), load_table(table, spec)
+    assert stored.classes == direct.classes == ("0", "1")
+    expected = {int(part.ids[i]): (part, i) for part in (direct.train, *direct.tests.values()) for i in range(len(part))}
+    seen = 0
+    for part in (stored.train, stored.validation, stored.test):
+        for i, key in enumerate(part.ids.tolist()):
+            other, j = expected[key]
+            mine, yours = part.hindsight(np.array([i])), other.hindsight(np.array([j]))
+            assert torch.equal(mine.step_labels, yours.step_labels)
+            assert torch.equal(mine.weights, yours.weights)
+            assert part.subgroups["ward"][i] == other.subgroups["ward"][j]
+            seen += 1
+    assert seen == len(expected) == 60
 
 
 def test_exact_copies_are_on_one_side_whatever_their_buckets(tmp_path):

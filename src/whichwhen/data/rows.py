@@ -22,7 +22,7 @@ BLOCK = 1 << 16
 """Rows that are looked at together where all of them have to be."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredRows:
     """A table ``[R, ...]`` in a file, row after row. Each read takes what was asked for, sorted by place, and nothing else.
 

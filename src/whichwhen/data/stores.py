@@ -188,13 +188,11 @@ class _PartWriter:
 
     def groups(self) -> np.ndarray:
         """The groups that have been written."""
-        self.files["groups"].flush()
         return np.unique(np.fromfile(self.folder / "groups", dtype=_TYPES["groups"]))
 
     def finish(self) -> dict[str, Any]:
         """Put all on the disk, and say what there is."""
         for file in self.files.values():
-            file.flush()
             os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self.files.items()}
         return {
@@ -213,10 +211,17 @@ class _PartWriter:
 
     def _write(self, name: str, column: np.ndarray) -> None:
         if name not in self.files:
-            self.files[name] = (self.folder / name).open("wb")
+            self.files[name] = (self.folder / name).open("wb", buffering=0)  # so that a full disk is met here, not on closing
             self.digests[name] = hashlib.sha256()
         content = memoryview(column.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-        self.files[name].write(content)
+        try:
+            _put(self.files[name], content)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder / name} can't be written ({error.strerror or error})",
+                expected="room for all series",
+                do="free some space, or write it elsewhere",
+            ) from None
         self.digests[name].update(content)
 
     def _checked(self, labels: np.ndarray) -> np.ndarray:
@@ -224,6 +229,11 @@ class _PartWriter:
             strange = labels[(labels < 0) | (labels >= self.n_classes)][0]
             raise DataError(f"label {strange} in the {self.folder.name} part", expected=f"0 to {self.n_classes - 1}")
         return labels
+
+
+def _put(file: IO[bytes], content: memoryview) -> None:
+    while len(content):
+        content = content[file.write(content) :]
 
 
 def is_store(name: Path | str) -> bool:
