@@ -28,6 +28,8 @@ from whichwhen.specs import RunSpec
 
 FORMAT = 2
 """Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
+FOREST_CELLS = 1 << 29
+"""Of the training series that the static acquirer's forest is shown at most, 2 GB: of more series it gets a random sample."""
 
 
 class Card(BaseModel):
@@ -210,9 +212,13 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
     model = blank_model(Card.of(spec, data))
     acquirer: Any = model.policy.acquirer
     if isinstance(acquirer, StaticAcquirer):
-        values = np.nan_to_num(data.train.padded(steps=data.horizon))
         seed = keyed.stream_seed(spec.seed, "forest") % 2**32
-        acquirer.fit(forest_importance(values, data.train.labels, spec.acquirer.trees, seed), model.policy.menu.reveals)
+        rows = np.arange(len(data.train))
+        fitting = max(1, FOREST_CELLS // (data.horizon * len(data.features)))
+        if len(rows) > fitting:
+            rows = np.sort(np.random.default_rng(seed).permutation(rows)[:fitting])
+        values = np.nan_to_num(data.train.padded(rows, steps=data.horizon))
+        acquirer.fit(forest_importance(values, data.train.labels[rows], spec.acquirer.trees, seed), model.policy.menu.reveals)
     elif isinstance(acquirer, OracleAcquirer):
         acquirer.tell(data.provenance, model.policy.menu.reveals)
     return model

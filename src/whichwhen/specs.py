@@ -156,7 +156,7 @@ class DataSpec(TableSpec):
     name: Annotated[str, tyro.conf.arg(metavar="DATASET"), tyro.conf.Positional] = Field(
         "japanese-vowels",
         description="m-forda, spoken-arabic-digits, japanese-vowels, physionet2012, physionet2019, ucr:NAME, synthetic:TASK, "
-        "or your own table's file.",
+        "your own table's file, or a folder that `whichwhen pack` wrote.",
     )
     m: int = Field(10, description="m-forda: consecutive samples that become the features of one step.")
     fakes: FakeKind = Field("none", description="Features without information to add.")

@@ -25,7 +25,8 @@ def test_the_documented_names_are_listed() -> None:
     known = ("fixed", "moving", "nearby", "travel", "bursts", "pointer", "triage", "planning", "exact")
     tasks = {f"synthetic:{task}" for task in known}
     clinical = {"physionet2012", "physionet2019"}
-    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", "FILE", *tasks, *clinical} == names
+    own = {"FILE", "FOLDER.series"}
+    assert {"m-forda", "spoken-arabic-digits", "japanese-vowels", "ucr:NAME", *own, *tasks, *clinical} == names
     assert all(entry.about for entry in CATALOG)
 
 

@@ -23,6 +23,7 @@ from whichwhen.cli.arguments import (
     DataArgs,
     DemoArgs,
     EvaluateArgs,
+    PackArgs,
     PaperArgs,
     PlotArgs,
     ReportArgs,
@@ -30,12 +31,13 @@ from whichwhen.cli.arguments import (
 )
 from whichwhen.cli.grids import run_ablations, run_adaptive, run_assumptions, run_clinical, run_paper, run_report
 from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
-from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_plot, run_train
+from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_pack, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
 from whichwhen.specs import PAPER_DATA, Preset, RunSpec, best_spec, preset_spec
 
 VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "data": (DataArgs, run_data),
+    "pack": (PackArgs, run_pack),
     "train": (TrainArgs, run_train),
     "evaluate": (EvaluateArgs, run_evaluate),
     "plot": (PlotArgs, run_plot),

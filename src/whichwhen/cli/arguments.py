@@ -43,6 +43,16 @@ class DataArgs(_Args):
     plot: Path | None = Field(None, description="Draw samples of the training split into this file (.png, .pdf, .svg).")
 
 
+class PackArgs(_Args):
+    """Write a table of your own as a folder of series that stay on disk: for more data than memory.
+
+    The table is read a part at a time. `whichwhen train FOLDER` and `whichwhen data FOLDER` take the folder.
+    """
+
+    data: Annotated[DataSpec, tyro.conf.arg(name="")] = DataSpec(name="")
+    out: Path | None = Field(None, description="The folder to write (default: the table's name with .series).")
+
+
 class TrainArgs(ComputeArgs):
     """Train acquirer and predictor together, choose the epoch on validation, evaluate once on test.
 

@@ -1,4 +1,4 @@
-"""Verbs about data and single runs: data, train, evaluate, plot, demo, bench. Torch is imported where it is needed."""
+"""Verbs about data and single runs: data, pack, train, evaluate, plot, demo, bench. Torch is imported where it is needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PlotArgs, TrainArgs
+from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PackArgs, PlotArgs, TrainArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_facts, print_json
 from whichwhen.errors import DataError, SpecError
 from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
@@ -84,6 +84,27 @@ def _describe_table(args: DataArgs) -> None:
         print(f"plot: {args.plot}")
 
 
+def run_pack(args: PackArgs) -> None:
+    """``whichwhen pack``."""
+    from whichwhen.data.frames import is_table, pack_table
+    from whichwhen.data.stores import SUFFIX, is_store
+    from whichwhen.reports.tables import print_table_report
+
+    spec = args.data
+    if not is_table(spec.name):
+        raise SpecError(f"pack {spec.name or 'without a table'}", expected="the path of a .parquet or .csv file")
+    if spec.fakes != "none":
+        raise SpecError("--fakes for a folder of series", expected="the columns of the table alone", do="leave it out")
+    out = args.out or Path(Path(spec.name).name.split(".")[0] + SUFFIX)
+    if not is_store(out):
+        raise SpecError(f"--out {out}", expected=f"a name that ends in {SUFFIX}")
+    report = pack_table(spec.name, spec, out)
+    if args.json_:
+        return print_json(report.to_dict() | {"folder": str(out)})
+    print_table_report(report, console_on())
+    print(f"folder: {out}")
+
+
 def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
     """A table of one's own, read once: its report is shown, its content becomes part of the spec."""
     from whichwhen.data.catalog import finish_dataset
@@ -104,14 +125,19 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
 
 def run_train(args: TrainArgs) -> None:
     """``whichwhen train``."""
-    from whichwhen.data.frames import is_table
+    from whichwhen.data.frames import check_digest, digest_files, is_table
+    from whichwhen.data.stores import is_store
 
     spec, data = args.run, None
-    name = Path(spec.data.name).stem if is_table(spec.data.name) else spec.data.name.replace(":", "-")
+    own = is_table(spec.data.name) or is_store(spec.data.name)
+    name = Path(spec.data.name).stem if own else spec.data.name.replace(":", "-")
     out = args.out or Path("runs") / f"{name}-{spec.acquirer.kind}-{spec.seed}"
     device = _prepare(args)
     if is_table(spec.data.name):
         spec, data = _open_for_training(args)
+    elif own:
+        check_digest(spec.data)
+        spec = spec.change(data__digest=digest_files(spec.data))
     from whichwhen.reports.progress import TrainingProgress
     from whichwhen.reports.tables import results_table
     from whichwhen.training import train
@@ -332,8 +358,8 @@ def _describe_records(data: Dataset, splits: dict[str, SeriesSet]) -> dict[str, 
 
     facts: dict[str, Any] = {}
     if not all(split.complete for split in splits.values()):
-        facts |= {f"{name} not measured": round(float(np.isnan(part.values).mean()), 4) for name, part in splits.items()}
-        unseen = np.isnan(data.train.values).mean(axis=0)
+        facts |= {f"{name} not measured": round(float(part.missing.mean()), 4) for name, part in splits.items()}
+        unseen = data.train.missing
         rarest = np.argsort(-unseen, kind="stable")[:5]
         facts["rarest features, train"] = [f"{data.features[i].name} ({1 - unseen[i]:.2%} of steps)" for i in rarest]
     if data.menu is not None:
@@ -345,7 +371,7 @@ def _describe_records(data: Dataset, splits: dict[str, SeriesSet]) -> dict[str, 
         }
     for name, part in splits.items():
         if part.step_labels is not None:
-            facts[f"{name} share of positive steps"] = round(float((part.step_labels > 0).mean()), 4)
+            facts[f"{name} share of positive steps"] = round(float((part.step_labels[:] > 0).mean()), 4)
     for name, column in data.train.subgroups.items():
         values, counts = np.unique(column, return_counts=True)
         facts[f"subgroups by {name}, train"] = [f"{value} ({n})" for value, n in zip(values, counts, strict=True)]

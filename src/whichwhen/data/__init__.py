@@ -1,7 +1,9 @@
 """Series from archives and tasks, with fakes, splits and scaling."""
 
-from whichwhen.data.catalog import CATALOG, check_observed, check_series, load_dataset, reference, task_of
+from whichwhen.data.catalog import CATALOG, load_dataset, reference, task_of
+from whichwhen.data.checks import check_observed, check_series
 from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet
+from whichwhen.data.stores import StoreWriter, open_store, split_by_group
 
 __all__ = [
     "CATALOG",
@@ -9,9 +11,12 @@ __all__ = [
     "Reference",
     "Scaler",
     "SeriesSet",
+    "StoreWriter",
     "check_observed",
     "check_series",
     "load_dataset",
+    "open_store",
     "reference",
+    "split_by_group",
     "task_of",
 ]

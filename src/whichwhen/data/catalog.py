@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from whichwhen.data import archives, frames, synthetic
+from whichwhen.data import archives, frames, stores, synthetic
+from whichwhen.data.checks import check_observed, check_series
 from whichwhen.data.clinical import mask_only, physionet2012, physionet2019, time_only
 from whichwhen.data.fakes import add_fakes, provenance, shift
 from whichwhen.data.regrid import widen_source
@@ -64,6 +65,7 @@ CATALOG = (
         "intensive care hour by hour, lengths 8-336, vital signs free, labs in panels at a price; sepsis, a label per hour",
         files=tuple(f"physionet2019/{file}" for file in physionet2019.FILES),
     ),
+    Entry("FOLDER.series", "series of your own that stay on disk, written by `whichwhen pack`; see docs/streaming.md"),
     Entry("FILE", "a table of your own, .parquet or .csv, with --id, --time and --label; see docs/own-data.md"),
     Entry("ucr:NAME", "any classification set of the UCR and UEA archives, by its name there"),
 )
@@ -81,6 +83,8 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
     spec = data if isinstance(data, DataSpec) else parse_spec(DataSpec, {"name": data, **fields}, "load_dataset")
     if spec.shift and task_of(spec):
         raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
+    if stores.is_store(spec.name):
+        return _open_store(spec, seed)
     source = _load_source(spec, seed, folder)
     return finish_dataset(source, spec, seed)
 
@@ -124,6 +128,27 @@ def finish_dataset(source: Source, spec: DataSpec, seed: int = 0) -> Dataset:
     )
 
 
+def _open_store(spec: DataSpec, seed: int) -> Dataset:
+    """A folder of series as it was written; prices may change afterwards, parts and columns may not."""
+    settled = DataSpec(name=spec.name, menu=spec.menu, digest=spec.digest, m=spec.m, n_fakes=spec.n_fakes)
+    if spec != settled:
+        changed = next(name for name in DataSpec.model_fields if getattr(spec, name) != getattr(settled, name))
+        raise SpecError(
+            f"--{changed.replace('_', '-')} for {spec.name}",
+            expected="it where the folder is written: parts and columns are settled there",
+            do="leave it out, or write the folder anew",
+        )
+    frames.check_digest(spec)
+    data = stores.open_store(spec.name, seed)
+    if spec.menu is None:
+        return data
+    free = [name for order in data.menu.orders if order.free for name in order.features] if data.menu else []
+    menu = load_menu(spec.menu, data.features, free=free)
+    parts = [replace(part, features=menu.features) for part in (data.train, data.validation, *data.tests.values())]
+    tests = dict(zip(data.tests, parts[2:], strict=True))
+    return replace(data, train=parts[0], validation=parts[1], tests=tests, menu=menu)
+
+
 def reference(spec: DataSpec, budget: float) -> Reference | None:
     """Chance, optimum and what lies between where they are known exactly, else None."""
     task = task_of(spec)
@@ -134,46 +159,6 @@ def task_of(spec: DataSpec) -> Task | None:
     """The synthetic task of a name, None for an archive."""
     kind, _, name = spec.name.partition(":")
     return synthetic.find_task(name) if kind == "synthetic" else None
-
-
-def check_series(series: SeriesSet, classes: tuple[str, ...], name: str) -> None:
-    """Raise :class:`DataError` where series can't be used: one class, a single step, infinite values. NaN = not measured."""
-    where = f"{name} ({series.source} part)"
-    if len(classes) < 2:
-        raise DataError(
-            f"{where}: labels with one class ({', '.join(classes)})",
-            expected="at least two classes",
-            do="use data with something to tell apart",
-        )
-    short = np.flatnonzero(series.lengths < 2)
-    if len(short):
-        raise DataError(
-            f"{where}: series {short[0]} has {series.lengths[short[0]]} step",
-            expected="at least 2 steps in each series",
-            do="drop it, or use a smaller --m",
-        )
-    infinite = np.isinf(series.values)
-    if infinite.any():
-        bad = np.argwhere(infinite)
-        row, column = bad[0]
-        i = int(np.searchsorted(series.offsets, row, side="right")) - 1
-        raise DataError(
-            f"{where}: {series.values[row, column]} in series {i}, step {row - series.offsets[i]}, feature "
-            f"{series.features[column].name!r} ({len(bad)} such values)",
-            expected="finite values, or NaN for what was not measured",
-            do="fill or drop them",
-        )
-
-
-def check_observed(train: SeriesSet, name: str) -> None:
-    """Raise :class:`DataError` where no training series holds a value of some feature."""
-    unseen = np.flatnonzero(np.isnan(train.values).all(axis=0))
-    if len(unseen):
-        raise DataError(
-            f"{name}: feature {train.features[unseen[0]].name!r} is never observed in training ({len(unseen)} such columns)",
-            expected="at least one value of each feature",
-            do="leave the column out (--ignore for your own table), or use another --validation or --seed",
-        )
 
 
 def _whole_menu(source: Source, spec: DataSpec, features: tuple[Feature, ...]) -> Menu | None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from whichwhen import keyed
+from whichwhen.data.rows import Table, has_missing, missing_share, take_stretches
 from whichwhen.errors import DataError
 from whichwhen.menu import Feature, Menu
 from whichwhen.provenance import Provenance
@@ -24,7 +25,7 @@ class SeriesSet:
 
     Attributes:
         source: the part of the archive that the series come from (``train`` or ``test``); part of the random keys.
-        values: ``[sum of lengths, F]`` float32; NaN = not observed.
+        values: ``[sum of lengths, F]`` float32; NaN = not observed. An array, or rows that stay on disk (:mod:`.rows`).
         offsets: ``[N + 1]``; series i is ``values[offsets[i]:offsets[i + 1]]``.
         labels: ``[N]`` int64, positions in the data set's classes.
         ids: ``[N]`` int64, places in the source; part of the random keys.
@@ -38,14 +39,14 @@ class SeriesSet:
     """
 
     source: str
-    values: np.ndarray
+    values: Table
     offsets: np.ndarray
     labels: np.ndarray
     ids: np.ndarray
     groups: np.ndarray
     features: tuple[Feature, ...]
     seed: int = 0
-    step_labels: np.ndarray | None = None
+    step_labels: Table | None = None
     weights: np.ndarray | None = None
     subgroups: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -78,7 +79,12 @@ class SeriesSet:
     @cached_property
     def complete(self) -> bool:
         """Whether every value is observed."""
-        return not bool(np.isnan(self.values).any())
+        return not has_missing(self.values)
+
+    @cached_property
+    def missing(self) -> np.ndarray:
+        """Share of the steps at which each feature was not observed, ``[F]``."""
+        return missing_share(self.values)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -98,17 +104,16 @@ class SeriesSet:
 
     def take(self, rows: np.ndarray) -> SeriesSet:
         """Some of the series; ids, and so fakes and random requests, stay with them."""
-        lengths = self.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        lines = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[rows])]).astype(np.int64)
+        starts = self.offsets[rows]
         return replace(
             self,
-            values=self.values[lines],
+            values=take_stretches(self.values, starts, offsets),
             offsets=offsets,
             labels=self.labels[rows],
             ids=self.ids[rows],
             groups=self.groups[rows],
-            step_labels=None if self.step_labels is None else self.step_labels[lines],
+            step_labels=None if self.step_labels is None else take_stretches(self.step_labels, starts, offsets),
             weights=None if self.weights is None else self.weights[rows],
             subgroups={name: column[rows] for name, column in self.subgroups.items()},
         )
@@ -122,20 +127,20 @@ class SeriesSet:
         lengths = self.lengths[rows]
         steps = int(lengths.max()) if steps is None else steps
         at = np.arange(steps)[:, None]
-        index = np.minimum(self.offsets[rows] + at, len(self.values) - 1)
-        out = self.values[index]
+        out = self.values[self.offsets[rows] + np.minimum(at, lengths - 1)]
         out[at >= lengths] = fill
         return out.swapaxes(0, 1)
 
     def hindsight(self, rows: np.ndarray, device: torch.device | str = "cpu", salt: int | None = None) -> Hindsight:
         """Some series as a batch with their labels. ``salt`` gives them other random keys (one per training epoch)."""
         lengths = self.lengths[rows]
-        values = torch.from_numpy(self.padded(rows, fill=0.0))
         if self.complete:
+            values = torch.from_numpy(self.padded(rows, fill=0.0))
             observed = torch.from_numpy(np.arange(values.shape[1]) < lengths[:, None]).unsqueeze(-1).expand_as(values)
         else:
-            observed = torch.from_numpy(~np.isnan(self.padded(rows)))
-            values = torch.nan_to_num(values, nan=0.0)
+            found = self.padded(rows)
+            observed = torch.from_numpy(~np.isnan(found))
+            values = torch.nan_to_num(torch.from_numpy(found), nan=0.0)
         keys = keyed.series_keys(self.seed, self.source, self.ids[rows])
         if salt is not None:
             keys = keyed.salt_keys(keys, salt)
@@ -149,7 +154,7 @@ class SeriesSet:
         step_labels = None
         if self.step_labels is not None:
             at = np.arange(values.shape[1])
-            lines = np.minimum(self.offsets[rows][:, None] + at, len(self.values) - 1)
+            lines = self.offsets[rows][:, None] + np.minimum(at, lengths[:, None] - 1)
             own = np.where(at < lengths[:, None], self.step_labels[lines], 0)
             step_labels = torch.from_numpy(own).to(device)
         weights = None if self.weights is None else torch.from_numpy(self.weights[rows]).to(device)

@@ -166,7 +166,7 @@ class _Tally:
         series = self.series
         each = self.step_probabilities is not None
         shares = self.step_probabilities if self.step_probabilities is not None else self.probabilities
-        labels = series.step_labels if each and series.step_labels is not None else series.labels
+        labels = series.step_labels[:] if each and series.step_labels is not None else series.labels
         two = shares.shape[1] == 2 and bool(np.isfinite(shares).all())
         return Metrics(
             accuracy=float((shares.argmax(1) == labels).mean()),

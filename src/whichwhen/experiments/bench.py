@@ -10,9 +10,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +27,18 @@ from whichwhen._version import __version__
 from whichwhen.acquirers import LearnedAcquirer
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import PerStep
+from whichwhen.data import Dataset, SeriesSet, StoreWriter, open_store
 from whichwhen.experiments.literal import literal_logits
 from whichwhen.menu import Feature, Menu
+from whichwhen.model import make_model
 from whichwhen.noise import NoisePool
 from whichwhen.predictors import ConvPredictor, LSTMPredictor
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import GumbelTopK, HardTopK
 from whichwhen.session import Session
+from whichwhen.specs import RunSpec
 from whichwhen.training.detached import roll_out_detached
+from whichwhen.training.loop import fit
 from whichwhen.training.objectives import EndToEnd
 from whichwhen.types import Batch, Hindsight, Reveal
 
@@ -69,6 +75,7 @@ SETTINGS = (
     Setting("long", batch=200, steps=500),
 )
 LITERAL_LIMIT, EVALUATION_LIMIT, MEMORY_LIMIT, EXPONENT_LIMIT, SESSION_LIMIT = 4.0, 2.5, 2.5, 1.1, 1e-3
+STREAMING_MEMORY_LIMIT, STREAMING_CPU_LIMIT = 1.1, 1.25
 
 
 @dataclass(frozen=True)
@@ -180,6 +187,7 @@ def run_benchmarks(rounds: int = 9, tell: Callable[[str], None] = lambda line: N
         "session": session,
         "memory": [_measure_memory(setting) for setting in SETTINGS if setting.limit and not setting.context],
         "growth": _measure_growth(max(3, rounds // 2)),
+        "streaming": _measure_streaming(max(3, rounds // 2)),
     }
     document["missed"] = find_missed(document)
     return document
@@ -207,6 +215,9 @@ def find_missed(document: dict[str, Any]) -> list[str]:
         at_most(f"peak memory to bare, {row['setting']}", row["ratio"], MEMORY_LIMIT)
     for name, exponent in document["growth"]["exponents"].items():
         at_most(f"growth of the step's cost with {name}", exponent, EXPONENT_LIMIT)
+    streaming = document["streaming"]
+    at_most("peak memory of training from disk, 4 N series to N", streaming["memory_ratio"], STREAMING_MEMORY_LIMIT)
+    at_most("CPU time of an epoch from disk to one from memory", streaming["cpu_ratio"], STREAMING_CPU_LIMIT)
     return missed
 
 
@@ -316,6 +327,54 @@ def _peak_bytes(setting: Setting, way: str) -> int:
     before = _status("VmRSS")
     for _ in range(3):
         work()
+    return _status("VmHWM") - before
+
+
+def _measure_streaming(rounds: int) -> dict[str, Any]:
+    """Epochs over series in a folder: peak memory with N and 4 N of them, CPU time beside the same series in memory."""
+    few, many = 2500, 10_000  # from some 2400 on, the pool of noise has its full size
+    with tempfile.TemporaryDirectory() as work:
+        folders = {count: _write_stays(Path(work) / f"{count}.series", count) for count in (600, few, many)}
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+            peaks = {count: pool.apply(_peak_of_epoch, (folders[count],)) for count in (few, many)}
+        stored = open_store(folders[600])
+        inside = replace(stored, train=replace(stored.train, values=stored.train.values[:]))
+        disk, memory = take_turns([partial(_run_epoch, stored), partial(_run_epoch, inside)], rounds)
+    return {
+        "series": [few, many],
+        "peak_bytes": [peaks[few], peaks[many]],
+        "memory_ratio": peaks[many] / peaks[few],
+        "disk_cpu_seconds": float(np.median(disk)),
+        "memory_cpu_seconds": float(np.median(memory)),
+        "cpu_ratio": float(np.median(disk / memory)),
+    }
+
+
+def _write_stays(folder: Path, count: int) -> Path:
+    """48 steps of 37 features with holes, two classes."""
+    rng = np.random.default_rng(0)
+    features = [Feature(f"x{i}") for i in range(37)]
+    with StoreWriter(folder, features, ("0", "1")) as writer:
+        for part, first, size in (("train", 0, count), ("validation", count, 50), ("test", 0, 50)):
+            for start in range(0, size, 500):
+                values = rng.standard_normal((min(500, size - start), 48, 37), dtype=np.float32)
+                values[values > 1] = np.nan
+                chunk = SeriesSet.from_list(list(values), np.arange(len(values)) % 2, features, part)
+                writer.add(part, replace(chunk, ids=chunk.ids + first + start, groups=chunk.ids + first + start))
+    return folder
+
+
+def _run_epoch(data: Dataset) -> None:
+    spec = RunSpec().change(training__epochs=1, training__batch_size=128, predictor__width=16, predictor__layers=2)
+    fit(make_model(spec, data), data)
+
+
+def _peak_of_epoch(folder: Path) -> int:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _status("VmRSS")
+    _run_epoch(open_store(folder))
     return _status("VmHWM") - before
 
 

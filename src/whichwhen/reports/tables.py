@@ -86,4 +86,7 @@ def benchmark_table(document: Mapping[str, Any]) -> Table:
         table.add_row(f"peak memory ÷ bare: {row['setting']}", f"{row['ratio']:.2f}", limit(2.5))
     for name, exponent in document["growth"]["exponents"].items():
         table.add_row(f"growth exponent with {name}", f"{exponent:.2f}", limit(1.1))
+    streaming = document["streaming"]
+    table.add_row("peak memory from disk, 4 N series ÷ N", f"{streaming['memory_ratio']:.2f}", limit(1.1))
+    table.add_row("an epoch from disk ÷ from memory", f"{streaming['cpu_ratio']:.2f}", limit(1.25))
     return table

@@ -18,6 +18,7 @@ from whichwhen import keyed
 from whichwhen.acquirers import RandomMasks
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import Budget, RandomPerStep, RandomPrice, RandomTotal, Total, Unlimited
+from whichwhen.data.rows import count_classes
 from whichwhen.data.store import Dataset, SeriesSet
 from whichwhen.errors import SpecError, TrainingError
 from whichwhen.evaluation import Metrics, evaluate
@@ -207,7 +208,7 @@ def training_budget(model: Model) -> Budget:
 def class_weights(series: SeriesSet, n_classes: int) -> Tensor:
     """``[C]``: one over each class's share, so that all count the same and the mean weight is 1."""
     labels = series.labels if series.step_labels is None else series.step_labels
-    counts = np.bincount(labels, minlength=n_classes)
+    counts = count_classes(labels, n_classes)
     return torch.from_numpy(len(labels) / (n_classes * np.maximum(counts, 1))).float()
 
 

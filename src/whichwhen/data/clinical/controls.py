@@ -14,6 +14,9 @@ from whichwhen.data.store import SeriesSet
 from whichwhen.errors import SpecError
 from whichwhen.menu import Menu
 
+_BLOCK = 1 << 16
+"""Series that are priced together."""
+
 
 def mask_only(series: SeriesSet) -> SeriesSet:
     """The same series with 1 for each measured value: all that is left is which cells were measured."""
@@ -42,13 +45,17 @@ def recorded_cost(series: SeriesSet, menu: Menu) -> np.ndarray:
     paid = [order for order in menu.orders if not order.free]
     free = {name for order in menu.orders if order.free for name in order.features}
     column = {feature.name: i for i, feature in enumerate(menu.features)}
-    cost = np.zeros(len(series.values))
-    for names, orders in _connected([(set(order.features) - free, order.cost) for order in paid]):
-        measured = ~np.isnan(series.values[:, [column[name] for name in sorted(names)]])
-        first, which = _patterns(measured)
-        prices = [_cheapest({n for n, seen in zip(sorted(names), row, strict=True) if seen}, orders) for row in measured[first]]
-        cost += np.array(prices)[which]
-    return np.add.reduceat(cost, series.offsets[:-1])
+    cost = np.zeros(len(series))
+    for start in range(0, len(series), _BLOCK):
+        part = series.take(np.arange(start, min(start + _BLOCK, len(series))))
+        values, of_step = part.values[:], np.zeros(len(part.values))
+        for names, orders in _connected([(set(order.features) - free, order.cost) for order in paid]):
+            measured = ~np.isnan(values[:, [column[name] for name in sorted(names)]])
+            first, which = _patterns(measured)
+            wanted = [{name for name, seen in zip(sorted(names), row, strict=True) if seen} for row in measured[first]]
+            of_step += np.array([_cheapest(one, orders) for one in wanted])[which]
+        cost[start : start + len(part)] = np.add.reduceat(of_step, part.offsets[:-1])
+    return cost
 
 
 def _patterns(measured: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from whichwhen.data.frames.compare import check_new_table
 from whichwhen.data.frames.files import check_digest, digest_files, is_table
 from whichwhen.data.frames.load import OpenTable, describe_table, load_table, open_table
+from whichwhen.data.frames.pack import pack_table
 from whichwhen.data.frames.report import TableReport
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "is_table",
     "load_table",
     "open_table",
+    "pack_table",
 ]

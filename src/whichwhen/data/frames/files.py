@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 
+from whichwhen.data.stores import ABOUT
 from whichwhen.errors import DataError
 from whichwhen.specs import DataSpec
 
@@ -31,28 +34,66 @@ def read_frame(table: Frame) -> tuple[pl.DataFrame, str]:
     if isinstance(table, pl.LazyFrame):
         return _checked(table.collect(), "the table"), "the table"
     path = Path(table)
-    if not path.is_file():
+    with _reading(path):
+        frame = pl.read_parquet(path) if _is_parquet(path) else _read_csv(path)
+    return _checked(frame, str(path)), str(path)
+
+
+class LazyTable:
+    """A table that is read a part at a time, and its name for messages. What is packed (.gz) is unpacked in memory."""
+
+    def __init__(self, table: Frame) -> None:
+        self.where = "the table" if isinstance(table, pl.DataFrame | pl.LazyFrame) else str(table)
+        if isinstance(table, pl.DataFrame | pl.LazyFrame):
+            self.lazy = table.lazy()
+            return
+        path = Path(table)
+        with _reading(path):
+            if _is_parquet(path):
+                self.lazy = pl.scan_parquet(path)
+                return
+            with path.open("rb") as file:
+                head = file.readline()
+            if head[:2] == b"\x1f\x8b":
+                self.lazy = _read_csv(path).lazy()
+                return
+            if not head.strip():
+                raise DataError(f"{path} is empty", expected="a header and at least one row")
+            self.lazy = pl.scan_csv(path, separator=_separator(head), infer_schema_length=None, null_values=list(MISSING))
+
+    def collect(self, lazy: pl.LazyFrame) -> pl.DataFrame:
+        """What a query on it gives."""
+        with _reading(Path(self.where), there=True):
+            return lazy.collect()
+
+
+@contextmanager
+def _reading(path: Path, there: bool = False) -> Iterator[None]:
+    """Errors of a file in the project's words."""
+    if not there and not path.is_file():
         raise DataError(f"no file {path}", expected="a Parquet or CSV table", do="check the path")
     try:
-        with path.open("rb") as file:
-            parquet = file.read(4) == b"PAR1"
-        parquet |= path.suffix.lower() in (".parquet", ".pq")
-        frame = pl.read_parquet(path) if parquet else _read_csv(path)
+        yield
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{path} can't be read ({reason})", expected="a whole Parquet or CSV file", do="write it again; it may be cut short"
         ) from None
-    return _checked(frame, str(path)), str(path)
+
+
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1" or path.suffix.lower() in (".parquet", ".pq")
 
 
 def digest_files(spec: DataSpec) -> str:
-    """SHA-256 of the content of all files that a spec of a table names, 16 hex digits."""
+    """SHA-256 of the content of all files that a spec of a table names, 16 hex digits; a folder's stands in its about.json."""
     total = hashlib.sha256()
-    for path in filter(None, (spec.name, spec.labels, spec.test, spec.menu)):
-        if not Path(path).is_file():
+    for name in filter(None, (spec.name, spec.labels, spec.test, spec.menu)):
+        path = Path(name) / ABOUT if Path(name).is_dir() else Path(name)
+        if not path.is_file():
             raise DataError(f"no file {path}", do="check the path")
-        with Path(path).open("rb") as file:
+        with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()[:16]
 
@@ -78,9 +119,12 @@ def _read_csv(path: Path) -> pl.DataFrame:
             raise OSError(str(error)) from None
     if not content.strip():
         raise DataError(f"{path} is empty", expected="a header and at least one row")
-    head = content.split(b"\n", 1)[0]
-    separator = max((",", ";", "\t"), key=lambda one: head.count(one.encode()))
+    separator = _separator(content.split(b"\n", 1)[0])
     return pl.read_csv(io.BytesIO(content), separator=separator, infer_schema_length=None, null_values=list(MISSING))
+
+
+def _separator(head: bytes) -> str:
+    return max((",", ";", "\t"), key=lambda one: head.count(one.encode()))
 
 
 def _checked(frame: pl.DataFrame, name: str) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,40 +56,41 @@ def open_table(table: Frame, spec: TableSpec, labels: Frame | None = None, test:
     if second is not None:
         check_all_measured(second, spec, parsed.ids, *([] if tested is None else [tested.ids]))
 
-    classes = _classes(parsed)
+    texts = parsed.columns.labels if parsed.step_labels is None else parsed.step_labels
+    classes = sort_classes(texts.tolist() if texts is not None else (), parsed.where)
     features = tuple(Feature(name) for name in parsed.features)
-    menu = _menu(spec, features, parsed.static)
+    menu = make_menu(spec, features, parsed.static)
     features = features if menu is None else menu.features
     groups, keys = _groups(parsed)
-    whole = _series(parsed, parsed.values, classes, groups, features, "train")
+    whole = make_series(parsed, parsed.values, classes, groups, features, "train")
     notes: list[str] = []
     if tested is None:
         held = _held_out(whole, keys, spec.test_share)
         train, tests = whole.take(np.flatnonzero(~held)), replace(whole.take(np.flatnonzero(held)), source="test")
     else:
         values, notes = align(tested, parsed.features)
-        train, tests = whole, _series(tested, values, classes, _groups(tested)[0], features, "test")
+        train, tests = whole, make_series(tested, values, classes, _groups(tested)[0], features, "test")
         notes += _both(parsed, tested, spec) + compare_values(parsed.features, parsed.values, values)
     _refuse_never_observed(train, parsed)
     report = make_report(parsed, classes, len(set(groups.tolist())), {"train": len(train), "test": len(tests)}, features, notes)
     return OpenTable(Source(train, {"test": tests}, classes, menu), report)
 
 
-def _classes(table: ParsedTable) -> tuple[str, ...]:
-    texts = table.columns.labels if table.step_labels is None else table.step_labels
-    found = sorted(set(texts.tolist() if texts is not None else ()))
+def sort_classes(texts: Iterable[str], where: str) -> tuple[str, ...]:
+    """The distinct ones, by number where all are numbers, else by the alphabet."""
+    found = sorted(set(texts))
     try:
         found.sort(key=float)
     except ValueError:
         found.sort()
     if len(found) < 2:
         raise DataError(
-            f"{table.where}: labels with one class ({found[0]})", expected="at least two classes", do="check --label"
+            f"{where}: labels with one class ({', '.join(found)})", expected="at least two classes", do="check --label"
         )
     return tuple(found)
 
 
-def _series(
+def make_series(
     table: ParsedTable,
     values: np.ndarray,
     classes: tuple[str, ...],
@@ -96,7 +98,7 @@ def _series(
     features: tuple[Feature, ...],
     part: str,
 ) -> SeriesSet:
-    """With labels per step, a series' own label is the last of the classes that occur in it: whether it has the event."""
+    """A table's series. With labels per step, a series' own is the last class that occurs in it: whether it has the event."""
     steps = None if table.step_labels is None else _codes(table.step_labels, classes, table)
     if steps is not None:
         labels = np.maximum.reduceat(steps, table.offsets[:-1])
@@ -189,7 +191,7 @@ def _refuse_never_observed(train: SeriesSet, table: ParsedTable) -> None:
             )
 
 
-def _menu(spec: TableSpec, features: tuple[Feature, ...], static: tuple[str, ...]) -> Menu | None:
+def make_menu(spec: TableSpec, features: tuple[Feature, ...], static: tuple[str, ...]) -> Menu | None:
     """The file's; else each feature at cost 1, static ones free; None where that is the plain menu."""
     if spec.menu is not None:
         return load_menu(Path(spec.menu), features, free=static)

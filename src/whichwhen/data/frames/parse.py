@@ -7,6 +7,7 @@ without a row are steps at which nothing was measured.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,21 +58,16 @@ class ParsedTable:
     notes: tuple[str, ...]
 
 
-def parse_table(table: Frame, spec: TableSpec, labels: pl.DataFrame | None = None) -> ParsedTable:
-    """Read a table as its spec says; ``labels`` is the second table, with one row a series."""
-    frame, where = read_frame(table)
-    for role in ("id", "time"):
-        name = getattr(spec, role)
-        if name is None:
-            raise SpecError(f"{where} without --{role}", expected="--id, --time and --label", do=f"add --{role} COLUMN")
-        need_column(frame.columns, name, role, where)
-    if spec.label is None:
-        raise SpecError(f"{where} without --label", expected="--id, --time and --label", do="add --label COLUMN")
-    long = _is_long(frame, spec, where)
+def parse_table(table: Frame, spec: TableSpec, labels: pl.DataFrame | None = None, where: str = "") -> ParsedTable:
+    """Read a table as its spec says; ``labels`` is the second table, with one row a series; ``where`` its name in messages."""
+    frame, name = read_frame(table)
+    where = where or name
+    check_roles(frame.columns, spec, where)
+    long = is_long(frame.columns, spec, where)
     ids = read_texts(frame[spec.id or ""])
     refuse_nulls(ids, "id", where)
     times = read_times(frame[spec.time or ""], where)
-    known, of_row = _number_series(frame[spec.id or ""], ids)
+    known, of_row = number_series(frame[spec.id or ""], ids)
     grid, notes, unsorted = _make_grid(times, of_row, known, spec, where)
 
     static, others = tuple(spec.static or ()), _others(spec, long)
@@ -114,12 +110,24 @@ def parse_table(table: Frame, spec: TableSpec, labels: pl.DataFrame | None = Non
     )
 
 
-def _is_long(frame: pl.DataFrame, spec: TableSpec, where: str) -> bool:
-    both = spec.feature in frame.columns and spec.value in frame.columns
+def check_roles(columns: Sequence[str], spec: TableSpec, where: str) -> None:
+    """Raise where id, time or label are not named, or id or time are not there."""
+    for role in ("id", "time"):
+        name = getattr(spec, role)
+        if name is None:
+            raise SpecError(f"{where} without --{role}", expected="--id, --time and --label", do=f"add --{role} COLUMN")
+        need_column(columns, name, role, where)
+    if spec.label is None:
+        raise SpecError(f"{where} without --label", expected="--id, --time and --label", do="add --label COLUMN")
+
+
+def is_long(columns: Sequence[str], spec: TableSpec, where: str) -> bool:
+    """Whether a table with these columns has one measurement a row."""
+    both = spec.feature in columns and spec.value in columns
     named = spec.feature != "feature" or spec.value != "value"
     if spec.layout == "long" or (spec.layout == "auto" and named):
-        need_column(frame.columns, spec.feature, "feature", where)
-        need_column(frame.columns, spec.value, "value", where)
+        need_column(columns, spec.feature, "feature", where)
+        need_column(columns, spec.value, "value", where)
         return True
     return spec.layout == "auto" and both
 
@@ -141,7 +149,7 @@ def _check_ignore(frame: pl.DataFrame, spec: TableSpec, long: bool, where: str) 
             raise DataError(f"{where}: no column {name!r} to ignore", do=hint(name, known) or "change --ignore")
 
 
-def _number_series(column: pl.Series, ids: pl.Series) -> tuple[np.ndarray, np.ndarray]:
+def number_series(column: pl.Series, ids: pl.Series) -> tuple[np.ndarray, np.ndarray]:
     """The distinct ids in order, numbers by size, ``[N]`` text; and which of them each row has, ``[rows]``."""
     distinct, place = np.unique(ids.to_numpy().astype(str), return_inverse=True)
     if _whole(column):
@@ -196,7 +204,7 @@ def _make_grid(
     stamps = np.bincount(of_row[order[new]], minlength=len(known))
     last = np.zeros(len(known), dtype=since.dtype)
     np.maximum.at(last, of_row, since)
-    width = times.width(spec.step) if spec.step is not None else _common_width(times, since, last, int(new.sum()), spec, where)
+    width = times.width(spec.step) if spec.step is not None else common_width(times, since, last, int(new.sum()), spec, where)
     exact = isinstance(width, int) and times.whole
     at = since // width if exact else np.floor(since / width + _TOLERANCE).astype(np.int64)
     lengths = np.zeros(len(known), dtype=np.int64)
@@ -220,7 +228,7 @@ def _make_grid(
     return _Grid(offsets[of_row] + at, offsets, times.text(width)), tuple(notes), unsorted
 
 
-def _common_width(times: Times, since: np.ndarray, last: np.ndarray, stamps: int, spec: TableSpec, where: str) -> int:
+def common_width(times: Times, since: np.ndarray, last: np.ndarray, stamps: int, spec: TableSpec, where: str) -> int:
     """The largest width that all times are multiples of, if the grid is not mostly empty then."""
     width = max(int(np.gcd.reduce(since)), 1) if times.whole else 0
     if not width or (last // width + 1).sum() > _SPARSEST * stamps + 100:
