@@ -290,6 +290,11 @@ class AcquirerSpec(Spec):
     memory: Annotated[int, tyro.conf.arg(name="acquirer-memory")] = Field(
         0, description="learned: units of a recurrent memory (GRU) of what it has seen; 0 = none.", json_schema_extra=_LATER
     )
+    freshness: Annotated[bool, tyro.conf.arg(name="acquirer-freshness")] = Field(
+        False,
+        description="learned: read how long ago each feature was last sampled, too, so that it can take turns.",
+        json_schema_extra=_LATER,
+    )
     trees: int = Field(1000, description="static, static-by-time: trees of the random forest.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 

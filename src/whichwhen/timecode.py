@@ -1,4 +1,4 @@
-"""The time step as an input of a model."""
+"""Time as an input of a model: the step, and how long ago something was seen."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import math
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from whichwhen.types import Reveal
 
 
 class TimeCode(nn.Module):
@@ -35,3 +37,13 @@ class TimeCode(nn.Module):
             return share
         phase = share * (math.pi * torch.arange(1, self.frequencies + 1, device=time.device))
         return torch.cat([torch.sin(phase), torch.cos(phase)], -1)
+
+
+def steps_since(reveal: Reveal, since: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+    """Steps since each feature was last sampled, once ``reveal`` is known, too; -1 = never."""
+    return torch.where(reveal.mask > 0, reveal.age, torch.where(since < 0, since, since + 1))
+
+
+def freshness(since: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+    """1 / (1 + steps since a feature was sampled); 0 = never."""
+    return (since >= 0).to(since.dtype) / (1 + since.clamp(min=0))

@@ -51,7 +51,7 @@ def make_acquirer(
         case "learned":
             reads = context_size if spec.context else 0
             shape = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads)
-            inputs = (spec.budget, spec.value_features, delays)
+            inputs = (spec.budget, spec.value_features, delays, spec.freshness)
             return RecurrentAcquirer(*shape, *inputs, spec.memory) if spec.memory else LearnedAcquirer(*shape, *inputs)
         case "table":
             return TableAcquirer(n_orders, horizon)

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from whichwhen.timecode import TimeCode
-from whichwhen.types import View
+from whichwhen.timecode import TimeCode, freshness, steps_since
+from whichwhen.types import State, View
 
+_SINCE = "since"
 SLOWEST = math.pi / 2
 """Of the waves of a value, per standard deviation: a whole turn from two below the mean to two above."""
 
@@ -20,7 +21,8 @@ class ViewInput(nn.Module):
 
     ``context_size``: the predictor's context. ``budget``: what may be spent at this step, as log(1 + amount) / log(1 + K), or
     the logarithm of the price. ``value_features``: sines and cosines of the values, with which a small network can tell levels
-    apart, and need not have its choice rise or fall with them. ``delays``: what is under way.
+    apart, and need not have its choice rise or fall with them. ``delays``: what is under way. ``freshness``: 1 / (1 + steps
+    since each feature was last sampled), 0 for those never seen, with which it can take turns.
     """
 
     def __init__(
@@ -33,20 +35,28 @@ class ViewInput(nn.Module):
         budget: bool = False,
         value_features: int = 0,
         delays: bool = False,
+        freshness: bool = False,
     ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features)
         self.reads_context = context_size > 0
         self.reads_budget = budget
         self.reads_under_way = delays
+        self.reads_freshness = freshness
+        self.n_features = n_features
         self.scale = 1 / math.log1p(n_orders)
-        self.width = (2 + 2 * value_features) * n_features + self.time.width + context_size + budget + delays * n_orders
+        per_feature = 2 + 2 * value_features + freshness
+        self.width = per_feature * n_features + self.time.width + context_size + budget + delays * n_orders
         self.register_buffer("waves", SLOWEST * torch.arange(1, value_features + 1), persistent=False)
 
     waves: Tensor
 
-    def forward(self, view: View) -> Float[Tensor, "B W"]:
-        """``[B, width]``."""
+    def init(self, size: int) -> State:
+        """What it has to keep from step to step, where nothing was seen: the steps since each feature was, -1 = never."""
+        return {_SINCE: self.waves.new_full((size, self.n_features), -1.0)} if self.reads_freshness else {}
+
+    def forward(self, view: View, state: State) -> tuple[Float[Tensor, "B W"], State]:
+        """``[B, width]``, and what to keep."""
         values, mask = view.reveal.values, view.reveal.mask
         parts = [values, mask, self.time(view.time)]
         if len(self.waves):
@@ -61,4 +71,8 @@ class ViewInput(nn.Module):
         if self.reads_under_way:
             assert view.under_way is not None, "a menu without delays"
             parts.append(view.under_way)
-        return torch.cat(parts, -1)
+        if self.reads_freshness:
+            since = steps_since(view.reveal, state[_SINCE])
+            parts.append(freshness(since))
+            state = {_SINCE: since}
+        return torch.cat(parts, -1), state

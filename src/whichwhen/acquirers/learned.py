@@ -17,7 +17,8 @@ class LearnedAcquirer(Acquirer):
 
     The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no context. The initial request comes
     from the same network, with nothing observed and time 0. It has no memory of its own; with ``context_size`` it reads the
-    predictor's context, of that width, with ``budget`` what may be spent, with ``value_features`` waves of the values.
+    predictor's context, of that width, with ``budget`` what may be spent, with ``value_features`` waves of the values, with
+    ``freshness`` how long ago each feature was seen.
     """
 
     def __init__(
@@ -31,21 +32,24 @@ class LearnedAcquirer(Acquirer):
         budget: bool = False,
         value_features: int = 0,
         delays: bool = False,
+        freshness: bool = False,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features, delays)
+        wanted = (context_size, budget, value_features, delays, freshness)
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
         self.hidden = nn.Linear(self.inputs.width, hidden)
         self.scores = nn.Linear(hidden, n_orders)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
-        """Nothing to carry."""
-        return {}
+        """What the inputs have to keep; nothing, as a rule."""
+        return self.inputs.init(len(keys))
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits of the approximate conditional mutual information."""
         first, last = self.hidden, self.scores
-        hidden = torch.relu(F.linear(self.inputs(view), first.weight, first.bias))
+        inputs, state = self.inputs(view, state)
+        hidden = torch.relu(F.linear(inputs, first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
         return Scores(torch.addmm(last.bias, hidden, last.weight.t().contiguous()), self.unit), state
 
@@ -67,22 +71,25 @@ class RecurrentAcquirer(Acquirer):
         budget: bool = False,
         value_features: int = 0,
         delays: bool = False,
+        freshness: bool = False,
         memory: int = 32,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, context_size, budget, value_features, delays)
+        wanted = (context_size, budget, value_features, delays, freshness)
+        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
         self.memory = nn.GRUCell(self.inputs.width, memory)
         self.hidden = nn.Linear(self.inputs.width + memory, hidden)
         self.scores = nn.Linear(hidden, n_orders)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """An empty memory."""
-        return {"memory": self.scores.weight.new_zeros(len(keys), self.memory.hidden_size)}
+        empty = self.scores.weight.new_zeros(len(keys), self.memory.hidden_size)
+        return {"memory": empty, **self.inputs.init(len(keys))}
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits from what is seen now and what is remembered, this step included."""
-        inputs = self.inputs(view)
+        inputs, kept = self.inputs(view, state)
         memory = self.memory(inputs, state["memory"])
         hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
-        return Scores(self.scores(hidden), self.unit), {"memory": memory}
+        return Scores(self.scores(hidden), self.unit), {**kept, "memory": memory}

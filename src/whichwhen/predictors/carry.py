@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from whichwhen.contracts import Predictor
+from whichwhen.timecode import freshness, steps_since
 from whichwhen.types import Reveal, State
 
 _LAST, _SINCE = "carry.last", "carry.since"
@@ -54,14 +55,12 @@ class CarryPredictor(Predictor):
 
 def _known(reveal: Reveal, last: Tensor, since: Tensor) -> tuple[Tensor, Tensor]:
     """The last known value, and the steps since it was sampled (-1 = never)."""
-    seen = reveal.mask > 0
     last = reveal.values + (1 - reveal.mask) * last
-    return last, torch.where(seen, reveal.age, torch.where(since < 0, since, since + 1))
+    return last, steps_since(reveal, since)
 
 
 def _beside(reveal: Reveal, last: Tensor, since: Tensor) -> Reveal:
-    known = (since >= 0).to(last.dtype)
-    fresh = known / (1 + since.clamp(min=0))
+    known, fresh = (since >= 0).to(last.dtype), freshness(since)
     return Reveal(
         torch.cat([reveal.values, last, fresh], -1),
         torch.cat([reveal.mask, known, known], -1),
