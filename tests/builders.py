@@ -109,6 +109,7 @@ def tiny_policy(
     seed: int = 0,
     menu: Menu | None = None,
     context: bool = False,
+    freshness: bool = False,
 ) -> Policy:
     """A policy with random weights, large enough to make requests and predictions differ between series and steps."""
     menu = menu or Menu.one_per_feature(features_of(n_features))
@@ -121,7 +122,7 @@ def tiny_policy(
             n_classes,
             horizon,
         )
-        spec = AcquirerSpec(kind=acquirer, hidden=16, time_features=3, segments=3, context=context)
+        spec = AcquirerSpec(kind=acquirer, hidden=16, time_features=3, segments=3, context=context, freshness=freshness)
         chooses = make_acquirer(spec, n_features, n_orders, horizon, horizon, reads.context_size, seed)
         with torch.no_grad():
             for parameter in chooses.parameters():

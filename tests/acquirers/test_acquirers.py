@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import ACQUIRERS, tiny_batch, tiny_policy
 from whichwhen import acquirers, contracts
@@ -266,13 +268,45 @@ def test_a_memory_tells_apart_what_the_last_observation_can_not():
 
 def test_waves_of_the_values_make_any_choice_among_eight_levels_a_linear_one():
     levels = torch.linspace(-1.5, 1.5, 8).unsqueeze(1)
-    read = ViewInput(1, 1, 7, 0, value_features=4)(view_at(1, levels, torch.ones(8, 1), size=8, n_features=1))
+    read = ViewInput(1, 1, 7, 0, value_features=4)(view_at(1, levels, torch.ones(8, 1), size=8, n_features=1), {})[0]
     assert torch.linalg.matrix_rank(read) == 8
-    bare = ViewInput(1, 1, 7, 0)(view_at(1, levels, torch.ones(8, 1), size=8, n_features=1))
+    bare = ViewInput(1, 1, 7, 0)(view_at(1, levels, torch.ones(8, 1), size=8, n_features=1), {})[0]
     assert torch.linalg.matrix_rank(bare) == 2
 
 
 def test_waves_say_nothing_of_a_value_that_was_not_measured():
     inputs = ViewInput(3, 3, 7, 2, value_features=3)
-    assert inputs(view_at(2, n_features=3))[0, inputs.time.width + 6 :].abs().sum() == 0
-    assert inputs(view_at(2, n_features=3)).shape == (1, inputs.width)
+    found, _ = inputs(view_at(2, n_features=3), {})
+    assert found[0, inputs.time.width + 6 :].abs().sum() == 0
+    assert found.shape == (1, inputs.width)
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=8))
+def test_freshness_counts_the_steps_since_each_feature_was_seen(masks):
+    inputs = ViewInput(3, 3, 7, 0, freshness=True)
+    state, seen = inputs.init(1), torch.tensor(masks, dtype=torch.float32)
+    for t, mask in enumerate(seen):
+        found, state = inputs(view_at(t + 1, mask=mask.unsqueeze(0), n_features=3), state)
+        last = [next((back for back in range(t + 1) if seen[t - back, i]), None) for i in range(3)]
+        assert found[0, -3:].tolist() == pytest.approx([0 if back is None else 1 / (1 + back) for back in last])
+    assert found.shape == (1, inputs.width)
+
+
+def test_a_result_that_took_its_time_is_as_old_as_its_sample():
+    inputs = ViewInput(2, 2, 7, 0, freshness=True)
+    late = view_at(3, mask=torch.tensor([[1.0, 0.0]]), n_features=2)
+    late = replace(late, reveal=replace(late.reveal, age=torch.tensor([[2.0, 0.0]])))
+    assert inputs(late, inputs.init(1))[0][0, -2:].tolist() == pytest.approx([1 / 3, 0])
+
+
+@pytest.mark.parametrize("memory", [0, 4])
+def test_freshness_tells_apart_what_the_last_observation_can_not(memory):
+    torch.manual_seed(0)
+    acquirer = make_acquirer(AcquirerSpec(hidden=8, memory=memory, freshness=True), 4, 4, 7, 7, 0, 0)
+    found = []
+    for first in (0, 1):
+        earlier = torch.zeros(1, 4)
+        earlier[0, first] = 1
+        _, state = acquirer.step(view_at(1, mask=earlier), acquirer.init(torch.arange(1)))
+        found.append(acquirer.step(view_at(2), state)[0].values)
+    assert not torch.equal(*found)
