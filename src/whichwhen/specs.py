@@ -520,7 +520,7 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
     The predictor is the same for every acquirer of a data set, wider for the digits. What learns draws with more and more
     certainty towards the end. A learned acquirer is trained for every budget from 1 to 10 at once; where real features move, it
     learns under prices instead, and asks for as much as is worth it, up to the budget: requests that are worth nothing would go
-    anywhere.
+    anywhere. On the digits, whose features change slowly, it is told how long ago each was seen.
     """
     predictor, training = PredictorSpec(), TrainingSpec(warm_up=15)
     if data.name == "spoken-arabic-digits":
@@ -531,8 +531,11 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
     if data.shift:
         cap = base.budget.per_step
         return base.change(budget__price=3e-5, budget__cap=cap, budget__train_range=(3e-5, 3e-3), acquirer__budget=True)
-    draw, sharpen = ("even", 10.0) if data.name == "spoken-arabic-digits" else ("log", 20.0)
-    return base.change(budget__train_range=(1, 10), budget__train_draw=draw, acquirer__budget=True, training__sharpen=sharpen)
+    base = base.change(budget__train_range=(1, 10), acquirer__budget=True, training__sharpen=20.0)
+    if data.name != "spoken-arabic-digits":
+        return base
+    reading = {"acquirer__hidden": 64, "acquirer__freshness": True}
+    return base.change(budget__train_draw="even", training__sharpen=10.0, training__choose_by="loss", **reading)
 
 
 def _flag(name: str) -> str:
