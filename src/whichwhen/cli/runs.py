@@ -187,6 +187,8 @@ def run_evaluate(args: EvaluateArgs) -> None:
     if len(given) > 1:
         raise SpecError(f"--{' and --'.join(given)}", expected="one of them")
     policy = at_budget(model, wanted, data.validation, device) if given else model.policy
+    if not given and spec.budget.kind != "per-step":
+        given = {spec.budget.kind: getattr(spec.budget, spec.budget.kind)}
     found = measure(policy, data, args.split, false_alarms=args.false_alarms, estimate=args.estimate, device=device)
     head = {
         "run": str(args.run),
@@ -194,7 +196,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
         "acquirer": spec.acquirer.kind,
         "seed": result["seed"],
         "split": args.split,
-        "budget": result["budget"] if args.budget is None else args.budget,
+        "budget": given.get("budget", None if given else result["budget"]),
         **({name: value for name, value in given.items() if name != "budget"}),
     }
     if args.plot:
