@@ -25,7 +25,7 @@ from whichwhen.selection import GumbelTopK
 from whichwhen.specs import BudgetSpec, PredictorSpec
 from whichwhen.training import fit
 from whichwhen.training.exploring import Exploring
-from whichwhen.training.loop import class_weights, make_optimizer, sharpness
+from whichwhen.training.loop import class_weights, jittered, make_optimizer, sharpness
 from whichwhen.training.objectives import EndToEnd, Priced, make_objective
 from whichwhen.training.run import train
 from whichwhen.training.sharpened import Sharpened
@@ -214,6 +214,38 @@ def test_a_paced_total_needs_no_range_of_prices(tmp_path):
         tiny_spec(budget__total=8.0, budget__pace="price", acquirer__budget=True), tmp_path / "run", data=tiny_dataset()
     )
     assert result["test"]["requested_cost"] <= 8
+
+
+# -- series that are moved in training
+
+
+def test_jitter_moves_a_feature_of_a_series_as_a_whole_and_nothing_that_was_not_observed():
+    batch = tiny_batch((7, 4, 6))
+    observed = batch.observed & (torch.rand(batch.values.shape, generator=torch.Generator().manual_seed(0)) < 0.7)
+    batch = replace(batch, values=batch.values * observed, observed=observed)
+    torch.manual_seed(3)
+    moved = jittered(batch, 0.5)
+    change = moved.values - batch.values
+    assert (moved.values[~observed] == 0).all()
+    for i in range(3):
+        for f in range(5):
+            own = change[i, observed[i, :, f], f]
+            assert torch.allclose(own, own[:1].expand_as(own), atol=1e-6)
+    assert len(torch.unique(change[observed].round(decimals=4))) > 10
+
+
+def test_jitter_is_for_training_alone_and_the_same_after_a_break():
+    data = tiny_dataset()
+    plain, moved = (make_model(tiny_spec(training__jitter=amount, training__epochs=2), data) for amount in (0.0, 1.0))
+    one, other = fit(plain, data), fit(moved, data)
+    assert one.history[0]["loss"] != other.history[0]["loss"]
+    again = make_model(tiny_spec(training__jitter=1.0, training__epochs=2), data)
+    kept = []
+    with pytest.raises(KeyboardInterrupt):
+        fit(again, data, on_epoch=lambda state: (kept.append(state), (_ for _ in ()).throw(KeyboardInterrupt))[0])
+    resumed = make_model(tiny_spec(training__jitter=1.0, training__epochs=2), data)
+    state = fit(resumed, data, state=kept[0])
+    assert [line["loss"] for line in state.history] == [line["loss"] for line in other.history]
 
 
 # -- weights and rates

@@ -250,6 +250,8 @@ def _run_epoch(
         for i, batch in enumerate(batches):
             rows = batch[np.argsort(-data.train.lengths[batch], kind="stable")]  # as the loop wants them
             known = replace(data.train.hindsight(rows, device, salt=epoch), class_weights=balance)
+            if settings.jitter:
+                known = replace(known, batch=jittered(known.batch, settings.jitter))
             record = run(known.batch, noise)
             loss = objective.loss(record, known)
             value = float(loss.detach())
@@ -269,6 +271,13 @@ def _run_epoch(
                 totals += len(rows) * np.array([value, float(F.cross_entropy(final, known.labels)), float(right)])
     means = totals / len(data.train)
     return float(means[0]), float(means[1]), float(means[2])
+
+
+def jittered(batch: Batch, amount: float) -> Batch:
+    """The same series with every feature of each moved up or down as a whole; what was not observed stays 0."""
+    size, _, features = batch.values.shape
+    offset = amount * torch.randn(size, 1, features).to(batch.values.device)
+    return replace(batch, values=torch.where(batch.observed, batch.values + offset, batch.values))
 
 
 def _check_finite(loss: float, epoch: int) -> None:
