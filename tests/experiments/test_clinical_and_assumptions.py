@@ -8,11 +8,13 @@ import pytest
 
 from builders import tiny_dataset, tiny_spec
 from whichwhen import artifacts
+from whichwhen.cli import main
 from whichwhen.experiments import assumptions, clinical
 from whichwhen.experiments.assumptions import assumptions_grid, summarise_assumptions
 from whichwhen.experiments.clinical import CONTROLS, FRACTIONS, clinical_grid, points_of, summarise_clinical
 from whichwhen.experiments.paper import Cell, Job
 from whichwhen.experiments.records import make_record, summary_of
+from whichwhen.experiments.runner import GridState
 from whichwhen.reports.clinical import clinical_tables, draw_frontier, write_calibration, write_frontier
 from whichwhen.reports.comparison import assumptions_table
 from whichwhen.training.others import score_name
@@ -175,3 +177,17 @@ def test_records_get_what_the_policy_reaches_at_rising_costs(tmp_path, monkeypat
     monkeypatch.setattr(assumptions.artifacts, "is_finished", lambda run: True)
     assumptions.add_rising_costs(tmp_path, tmp_path, [job])
     assert json.loads(path.read_text())["at_rising_costs"] == {"accuracy": 0.5}
+
+
+def test_what_only_left_out_stays_in_the_files_beside_the_records(fixed_cost, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("whichwhen.cli.grids._run_grid", lambda args, jobs: GridState(tuple(jobs), tmp_path, 1))
+    monkeypatch.setattr(
+        "whichwhen.experiments.records.load_record",
+        lambda out, job: None if job.variant else {**record(job.acquirer, 0.8), "dataset": job.cell.dataset},
+    )
+    monkeypatch.setattr(clinical, "write_differences", lambda out, runs, jobs, folder: seen.append(jobs) or [])
+    monkeypatch.setattr(clinical, "calibration_curves", lambda runs, jobs, folder: {})
+    assert main(["clinical", "--only", "physionet2019", "--seeds", "1", "--json", "--out", str(tmp_path)]) == 0
+    assert {job.cell.dataset for job in seen[0]} == {"physionet2012", "physionet2019"}
+    assert (tmp_path / "frontier.png").is_file()

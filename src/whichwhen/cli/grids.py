@@ -84,12 +84,15 @@ def run_clinical(args: ClinicalArgs) -> None:
     )
 
     _check_grid(args)
-    jobs = clinical_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs, args.data_dir)
+    seeds = SEEDS if args.seeds is None else args.seeds
+    jobs = clinical_grid(seeds, args.only, args.epochs, args.data_dir)
+    from whichwhen.experiments.records import load_record
     from whichwhen.reports.clinical import clinical_tables, write_calibration, write_frontier
 
     state = _run_grid(args, jobs)
-    done = [job for job in jobs if job.name in state.done]
-    rows = summarise_clinical(state.done.values())
+    whole = clinical_grid(max(seeds, SEEDS), (), args.epochs, args.data_dir)  # what --only left out is in the files, too
+    records = {job: record for job in whole if (record := load_record(args.out, job)) is not None}
+    done, rows = list(records), summarise_clinical(records.values())
     made = write_differences(args.out, args.runs, done, args.data_dir)
     made += write_frontier(rows, args.out)
     made += write_calibration(calibration_curves(args.runs, done, args.data_dir), args.out)
