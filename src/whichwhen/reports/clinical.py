@@ -100,8 +100,7 @@ def write_calibration(curves: Mapping[tuple[str, str], Mapping[str, Reliability]
     if not curves:
         return []
     panels = {f"{TITLES[dataset]}, test set {test_set}": own for (dataset, test_set), own in curves.items()}
-    top = max(float(max(curve.confidence.max(), curve.observed.max())) for own in curves.values() for curve in own.values())
-    return _save(draw_reliability(panels, top), out / "calibration")
+    return _save(draw_reliability(panels, fit=True), out / "calibration")
 
 
 def _save(figure: Figure, stem: Path) -> list[Path]:

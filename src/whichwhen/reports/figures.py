@@ -101,18 +101,23 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], test: Mapp
     return figure
 
 
-def draw_reliability(panels: Mapping[str, Mapping[str, Reliability]], top: float = 1.0) -> Figure:
+def draw_reliability(panels: Mapping[str, Mapping[str, Reliability]], fit: bool = False) -> Figure:
     """Observed share against predicted probability, one panel per title and one line per curve; the diagonal is perfect.
 
     The area of a marker goes with the share of the rows in its bin.
 
     Args:
         panels: by title, the curves by label.
-        top: where both axes end.
+        fit: let the axes of each panel end where its curves do (rare events), instead of at 1.
     """
     figure = _figure(min(3.3 * len(panels) + 0.4, 15), 3.9)
     styles = ((_REAL, "o"), (_INK, "s"), ("#008176", "^"), ("#777777", "D"), ("#7b3294", "v"), ("black", "P"))
     for panel, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        ends = [
+            float(max(curve.confidence[curve.mass > 0].max(), curve.observed[curve.mass > 0].max()))
+            for curve in curves.values()
+        ]
+        top = max(ends) if fit else 1.0
         panel.plot([0, top], [0, top], color="0.6", lw=0.8, ls=":")
         for (label, curve), (colour, marker) in zip(curves.items(), itertools.cycle(styles), strict=False):
             full = curve.mass > 0
