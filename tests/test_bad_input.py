@@ -294,7 +294,7 @@ ISSUE_CASES = [
 ]
 
 OTHER_CASES = [
-    Case("unknown verb", ("fly",), ("'fly'", "data, train, evaluate, plot, demo")),
+    Case("unknown verb", ("fly",), ("'fly'", "data, pack, train, evaluate, plot, demo")),
     Case("unknown preset", ("train", "m-forda", "--preset", "papers"), ("'papers'", "default, paper, best")),
     Case("a figure that can't be drawn", ("data", "m-forda", "--plot", "x.bmp"), ("x.bmp", ".png, .pdf, .svg")),
     Case("a figure of nothing", ("data", "--plot", "x.png"), ("--plot without a data set",)),

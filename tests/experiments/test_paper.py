@@ -89,7 +89,9 @@ def test_our_best_settings_share_data_predictor_and_optimiser_between_the_acquir
         assert len({spec.data for spec in own}) == len({spec.predictor for spec in own}) == 1
         assert len({(spec.training.epochs, spec.training.learning_rate, spec.training.warm_up) for spec in own}) == 1
         fixed = [spec for spec in own if spec.acquirer.kind != "learned"]
-        assert len({spec.change(acquirer__kind="random", training__save_epochs=False) for spec in fixed}) == 1
+        alike = {"acquirer__kind": "random", "training__save_epochs": False, "training__sharpen": 1.0}
+        assert len({spec.change(**alike) for spec in fixed}) == 1
+        assert {spec.acquirer.kind for spec in fixed if spec.training.sharpen > 1} == {"table"}  # the one of them that draws
 
 
 def test_weights_of_all_epochs_are_kept_for_the_curves_alone():
