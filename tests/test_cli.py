@@ -278,6 +278,11 @@ def specs_trained(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
     return seen
 
 
+def test_a_budget_is_the_most_that_the_best_preset_asks_for_where_features_move(specs_trained: list[RunSpec]) -> None:
+    assert main(["train", "m-forda", "--fakes", "zeros", "--shift", "--preset", "best", "--budget", "3", "--json"]) == 0
+    assert specs_trained[0].budget.cap == 3
+
+
 @pytest.mark.parametrize(
     "words",
     [

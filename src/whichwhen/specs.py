@@ -520,8 +520,8 @@ def preset_spec(preset: Preset, dataset: str) -> RunSpec:
     )
 
 
-def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
-    """The best settings that there are for a data set with its fakes, and an acquirer.
+def best_spec(data: DataSpec, acquirer: AcquirerSpec, per_step: float = 5.0) -> RunSpec:
+    """The best settings that there are for a data set with its fakes, an acquirer, and a budget per step.
 
     The predictor and its training are the same for every acquirer of a data set; for the digits, whose test speakers are new,
     it is wider and its series are moved a little in each epoch. What learns draws with more and more
@@ -533,12 +533,11 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec) -> RunSpec:
     if data.name == "spoken-arabic-digits":
         predictor = PredictorSpec(width=64, layers=5, dropout=0.2)
         training = TrainingSpec(epochs=40, warm_up=8, jitter=0.2, choose_by="loss")
-    base = RunSpec(data=data, acquirer=acquirer, predictor=predictor, training=training)
+    base = RunSpec(data=data, budget=BudgetSpec(per_step=per_step), acquirer=acquirer, predictor=predictor, training=training)
     if acquirer.kind != "learned":
         return base.change(training__sharpen=20.0) if acquirer.kind == "table" else base
     if data.shift:
-        cap = base.budget.per_step
-        return base.change(budget__price=3e-5, budget__cap=cap, budget__train_range=(3e-5, 3e-3), acquirer__budget=True)
+        return base.change(budget__price=3e-5, budget__cap=per_step, budget__train_range=(3e-5, 3e-3), acquirer__budget=True)
     base = base.change(budget__train_range=(1, 10), acquirer__budget=True, training__sharpen=20.0)
     if data.name != "spoken-arabic-digits":
         return base

@@ -146,5 +146,5 @@ def _train_default(words: list[str]) -> TrainArgs:
         return TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
     meant = tyro.cli(TrainArgs, prog="whichwhen train", args=words).run  # a value may look like a name: read the flags for real
     if preset == "best":
-        return TrainArgs(run=best_spec(meant.data, meant.acquirer), preset=preset)
+        return TrainArgs(run=best_spec(meant.data, meant.acquirer, meant.budget.per_step), preset=preset)
     return TrainArgs(run=preset_spec(preset, meant.data.name), preset=preset)  # type: ignore[arg-type]
