@@ -445,3 +445,15 @@ def test_hard_selection_has_no_gradient():
 def test_specs_name_the_selectors():
     assert make_selector(SelectorSpec(kind="top-k", temperature=0.5)) == GumbelTopK(0.5)
     assert make_selector(SelectorSpec(kind="sequential", temperature=2, repeat="penalty")) == SequentialGumbel(2.0, "penalty")
+
+
+def test_the_paper_s_draws_take_the_first_of_equal_scores():
+    noise = torch.zeros(1, 2, 4)
+    selection = SequentialGumbel(repeat="mask").select(
+        Scores(torch.tensor([[1.0, 3.0, 3.0, 3.0]])),
+        Allowance(torch.tensor([2.0]), torch.ones(1, 4).bool()),
+        torch.ones(4),
+        noise=noise,
+    )
+    assert selection.request.tolist() == [[0, 1, 1, 0]]
+    assert selection.order.tolist() == [[1, 2]]

@@ -165,33 +165,36 @@ class _Draws(torch.autograd.Function):
         selector: SequentialGumbel,
     ) -> tuple[Float[Tensor, "*B K"], Float[Tensor, "*B K"]]:
         """The request and the ranking; ``wanted`` is None where every order may be drawn as long as draws are left."""
-        drawn_logits = logits - 100.0 * logits.abs() if selector.repeat == "penalty" else torch.full_like(logits, -torch.inf)
-        current, left = logits.clone(), allowance.amount
-        request, ranking = torch.zeros_like(logits), torch.full_like(logits, -torch.inf)
-        before, soft, hard = torch.zeros_like(noise), torch.empty_like(noise), torch.zeros_like(noise)
-        for s in range(noise.shape[-2]):
+        penalty = -100.0 * logits.abs() if selector.repeat == "penalty" else None
+        request, left = torch.zeros_like(logits), allowance.amount
+        steps, standing = noise.shape[-2], torch.zeros_like(logits)
+        before, soft, hard = [], [], []
+        for s in range(steps):
+            current = logits
+            if s and penalty is not None:
+                current = torch.addcmul(logits, request, penalty)
+            elif s:
+                current = logits.masked_fill(request > 0, -torch.inf)
             perturbed = current + noise[..., s, :]
             alive: Tensor | None = None
             if wanted is not None:
                 open_ = wanted & (costs <= left.unsqueeze(-1) + _EPS)
-                if selector.repeat == "mask":
+                if penalty is None:
                     open_ = open_ & (request == 0)
                 alive = open_.any(-1, keepdim=True)
                 perturbed = perturbed.masked_fill(~open_, -torch.inf).masked_fill(~alive, 0.0)
-            pick = perturbed.argmax(-1, keepdim=True)
+            hard_draw = _highest(perturbed)
             soft_draw = torch.softmax(perturbed if selector.temperature == 1 else perturbed / selector.temperature, -1)
-            taken = torch.ones_like(pick, dtype=logits.dtype)
             if alive is not None:
-                soft_draw, taken = soft_draw * alive, taken * alive
-                left = left - (costs[pick] * taken).squeeze(-1)
-            soft[..., s, :] = soft_draw
-            before[..., s, :] = request
-            hard[..., s, :].scatter_(-1, pick, taken)
-            known = request.gather(-1, pick)
-            ranking.scatter_(-1, pick, torch.where((known == 0) & (taken > 0), float(-s), ranking.gather(-1, pick)))
-            request.scatter_(-1, pick, torch.maximum(known, taken))
-            current.scatter_(-1, pick, torch.where(taken > 0, drawn_logits.gather(-1, pick), current.gather(-1, pick)))
-        ctx.save_for_backward(logits, before, soft, hard)
+                soft_draw, hard_draw = soft_draw * alive, hard_draw * alive
+                left = left - hard_draw @ costs
+            before.append(request)
+            soft.append(soft_draw)
+            hard.append(hard_draw)
+            request = torch.maximum(request, hard_draw)
+            standing += request
+        ranking = (standing - steps).masked_fill_(request == 0, -torch.inf)  # 0 for the first draw, -1 for the second
+        ctx.save_for_backward(logits, *before, *soft, *hard)
         ctx.selector = selector
         ctx.mark_non_differentiable(ranking)
         return request, ranking
@@ -200,14 +203,30 @@ class _Draws(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Straight through each draw's softmax, and through the penalty."""
-        logits, before, soft, hard = ctx.saved_tensors
-        others = hard.sum(-2, keepdim=True) - hard
-        at_draw = gradient.unsqueeze(-2) * (others == 0)
-        weighted = soft * at_draw
-        inner = weighted - soft * weighted.sum(-1, keepdim=True)
+        logits, *saved = ctx.saved_tensors
+        steps = len(saved) // 3
+        before, soft, hard = saved[:steps], saved[steps : 2 * steps], saved[2 * steps :]
+        times = torch.zeros_like(logits)
+        for hard_draw in hard:
+            times += hard_draw
+        elsewhere, own = gradient * (times == 0), gradient * (times == 1)  # what was taken once is the business of that draw
+        total, penalised = torch.zeros_like(logits), torch.zeros_like(logits)
+        for s in range(steps):
+            weighted = torch.addcmul(elsewhere, own, hard[s]).mul_(soft[s])
+            inner = torch.addcmul(weighted, soft[s], weighted.sum(-1, keepdim=True), value=-1)
+            total += inner
+            penalised.addcmul_(before[s], inner)
         if ctx.selector.repeat == "penalty":
-            inner = inner * (1 - 100.0 * before * logits.sign().unsqueeze(-2))
-        return inner.sum(-2) / ctx.selector.temperature, None, None, None, None, None
+            total.addcmul_(penalised, logits.sign(), value=-100)
+        return total / ctx.selector.temperature, None, None, None, None, None
+
+
+def _highest(scores: Float[Tensor, "*B K"]) -> Float[Tensor, "*B K"]:
+    """1 at the highest of each row, the first of them if several are: by comparison, which is far faster than an argmax."""
+    top = torch.eq(scores, scores.amax(-1, keepdim=True), out=torch.empty_like(scores))
+    if int(top.sum()) == top[..., 0].numel():
+        return top
+    return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
 
 
 def preference(scores: Scores, allowance: Allowance, costs: Float[Tensor, " K"]) -> Float[Tensor, "*B K"]:
