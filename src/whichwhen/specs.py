@@ -391,6 +391,12 @@ class TrainingSpec(Spec):
         "deviation (of scaled values): for test series from other people or devices than those of training.",
         json_schema_extra=_LATER,
     )
+    stretch: float = Field(
+        0.0,
+        description="Make each series faster or slower, anew in each epoch, by a random factor of at most e to this: for test "
+        "series with another pace than those of training.",
+        json_schema_extra=_LATER,
+    )
     step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")
     class_weight: Literal["none", "balanced"] = Field(
         "none",
@@ -415,6 +421,8 @@ class TrainingSpec(Spec):
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "epochs", "batch_size", "sharpen")
         self._at_least(0, "weight_decay", "clip", "step_loss", "jitter", "patience", "warm_up", "level_gain", "min_epochs")
+        if not 0 <= self.stretch <= 1:
+            raise SpecError(f"stretch is {self.stretch}", expected="from 0 to 1", do="change --stretch")
         if self.warm_up >= self.epochs:
             raise SpecError(
                 f"warm-up is {self.warm_up} of {self.epochs} epochs", expected="fewer than all", do="lower --warm-up"

@@ -24,8 +24,9 @@ from whichwhen.rollout import roll_out
 from whichwhen.selection import GumbelTopK
 from whichwhen.specs import BudgetSpec, PredictorSpec
 from whichwhen.training import fit
+from whichwhen.training.augment import jittered, stretched
 from whichwhen.training.exploring import Exploring
-from whichwhen.training.loop import class_weights, jittered, make_optimizer, sharpness
+from whichwhen.training.loop import class_weights, make_optimizer, sharpness
 from whichwhen.training.objectives import EndToEnd, Priced, make_objective
 from whichwhen.training.run import train
 from whichwhen.training.sharpened import Sharpened
@@ -234,18 +235,47 @@ def test_jitter_moves_a_feature_of_a_series_as_a_whole_and_nothing_that_was_not_
     assert len(torch.unique(change[observed].round(decimals=4))) > 10
 
 
-def test_jitter_is_for_training_alone_and_the_same_after_a_break():
-    data = tiny_dataset()
-    plain, moved = (make_model(tiny_spec(training__jitter=amount, training__epochs=2), data) for amount in (0.0, 1.0))
-    one, other = fit(plain, data), fit(moved, data)
+@given(seed=st.integers(0, 1000), amount=st.floats(0.01, 1), lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_stretching_shows_steps_of_a_series_in_their_order_with_their_labels(seed, amount, lengths):
+    batch = tiny_batch(tuple(lengths))
+    clock = torch.arange(batch.steps).expand(batch.size, -1) * batch.observed.any(-1)  # each step's own number as its label
+    batch = replace(batch, values=(clock.unsqueeze(-1) + 1.0) * batch.observed)
+    torch.manual_seed(seed)
+    known = stretched(Hindsight(batch, torch.zeros(batch.size).long(), step_labels=clock), amount)
+    for i, (old, new) in enumerate(zip(lengths, known.batch.lengths.tolist(), strict=True)):
+        assert round(old * np.exp(-amount)) - 1 <= new <= min(round(old * np.exp(amount)) + 1, max(lengths))
+        assert new >= 1
+        shown = known.step_labels[i, :new]
+        assert (shown[1:] >= shown[:-1]).all()
+        assert shown.min() >= 0
+        assert shown.max() < old
+        assert (known.batch.values[i, :new] == shown.unsqueeze(-1) + 1).all()
+        assert known.batch.observed[i, :new].all()
+        assert not known.batch.observed[i, new:].any()
+        assert not known.batch.values[i, new:].any()
+        assert not known.step_labels[i, new:].any()
+
+
+@pytest.mark.parametrize("what", ["jitter", "stretch"])
+def test_series_are_changed_in_training_alone_and_the_same_way_after_a_break(what):
+    data, spec = tiny_dataset(), tiny_spec(training__epochs=2)
+    changed = spec.change(**{f"training__{what}": 1.0})
+    one, other = fit(make_model(spec, data), data), fit(make_model(changed, data), data)
     assert one.history[0]["loss"] != other.history[0]["loss"]
-    again = make_model(tiny_spec(training__jitter=1.0, training__epochs=2), data)
     kept = []
     with pytest.raises(KeyboardInterrupt):
-        fit(again, data, on_epoch=lambda state: (kept.append(state), (_ for _ in ()).throw(KeyboardInterrupt))[0])
-    resumed = make_model(tiny_spec(training__jitter=1.0, training__epochs=2), data)
-    state = fit(resumed, data, state=kept[0])
+        fit(
+            make_model(changed, data),
+            data,
+            on_epoch=lambda state: (kept.append(state), (_ for _ in ()).throw(KeyboardInterrupt))[0],
+        )
+    state = fit(make_model(changed, data), data, state=kept[0])
     assert [line["loss"] for line in state.history] == [line["loss"] for line in other.history]
+
+
+def test_a_stretch_beyond_reason_is_refused():
+    with pytest.raises(SpecError, match=r"stretch is 1.5; expected from 0 to 1"):
+        tiny_spec(training__stretch=1.5)
 
 
 # -- weights and rates

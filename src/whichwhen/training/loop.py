@@ -27,6 +27,7 @@ from whichwhen.model import Model
 from whichwhen.noise import Generator, NoisePool
 from whichwhen.selection import HardTopK, make_selector
 from whichwhen.specs import TrainingSpec
+from whichwhen.training.augment import augmented
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_full
 from whichwhen.training.exploring import Exploring
@@ -249,9 +250,7 @@ def _run_epoch(
         torch.manual_seed(keyed.stream_seed(spec.seed, "dropout", epoch))
         for i, batch in enumerate(batches):
             rows = batch[np.argsort(-data.train.lengths[batch], kind="stable")]  # as the loop wants them
-            known = replace(data.train.hindsight(rows, device, salt=epoch), class_weights=balance)
-            if settings.jitter:
-                known = replace(known, batch=jittered(known.batch, settings.jitter))
+            known = augmented(replace(data.train.hindsight(rows, device, salt=epoch), class_weights=balance), settings)
             record = run(known.batch, noise)
             loss = objective.loss(record, known)
             value = float(loss.detach())
@@ -271,13 +270,6 @@ def _run_epoch(
                 totals += len(rows) * np.array([value, float(F.cross_entropy(final, known.labels)), float(right)])
     means = totals / len(data.train)
     return float(means[0]), float(means[1]), float(means[2])
-
-
-def jittered(batch: Batch, amount: float) -> Batch:
-    """The same series with every feature of each moved up or down as a whole; what was not observed stays 0."""
-    size, _, features = batch.values.shape
-    offset = amount * torch.randn(size, 1, features).to(batch.values.device)
-    return replace(batch, values=torch.where(batch.observed, batch.values + offset, batch.values))
 
 
 def _check_finite(loss: float, epoch: int) -> None:
