@@ -176,7 +176,7 @@ def make_budget(spec: RunSpec, horizon: int, price: float | None = None) -> Budg
             return Price(spec.budget.price, math.inf if spec.budget.cap is None else spec.budget.cap)
         case "total":
             assert spec.budget.total is not None
-            over = horizon if price is None else None
+            over = horizon if price is None and spec.budget.pace != "open" else None
             return Total(spec.budget.total, price, over, spec.budget.bill == "delivered")
         case "per-step":
             return PerStep(spec.budget.per_step)

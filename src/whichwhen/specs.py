@@ -202,10 +202,10 @@ class BudgetSpec(Spec):
     total: float | None = Field(
         None, description="What may be spent over a whole series, instead of at each step.", json_schema_extra=_LATER
     )
-    pace: Literal["even", "price"] = Field(
+    pace: Literal["even", "open", "price"] = Field(
         "even",
-        description="total: it becomes available evenly over the steps, or is spent on what is worth a price that is learned "
-        "on validation.",
+        description="total: it becomes available evenly over the steps, or is open from the first step on, or is spent on what "
+        "is worth a price that is learned on validation.",
         json_schema_extra=_LATER,
     )
     price: float | None = Field(
@@ -532,15 +532,16 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec, per_step: float = 5.0) -> 
     """The best settings that there are for a data set with its fakes, an acquirer, and a budget per step.
 
     The predictor and its training are the same for every acquirer of a data set; for the digits, whose test speakers are new,
-    it is wider and its series are moved a little in each epoch. What learns draws with more and more
-    certainty towards the end. A learned acquirer is trained for every budget from 1 to 10 at once; where real features move, it
-    learns under prices instead, and asks for as much as is worth it, up to the budget: requests that are worth nothing would go
-    anywhere. On the digits, whose features change slowly, it is told how long ago each was seen.
+    it is wider, its series are moved and stretched a little in each epoch, and some of them see random masks to the end. What
+    learns draws with more and more certainty towards the end. A learned acquirer is trained for every budget from 1 to 10 at
+    once; where real features move, it learns under prices instead, and asks for as much as is worth it, up to the budget:
+    requests that are worth nothing would go anywhere. On the digits, whose features change slowly, it is told how long ago each
+    was seen.
     """
     predictor, training = PredictorSpec(), TrainingSpec(warm_up=15)
     if data.name == "spoken-arabic-digits":
         predictor = PredictorSpec(width=64, layers=5, dropout=0.2)
-        training = TrainingSpec(epochs=40, warm_up=8, jitter=0.2, choose_by="loss")
+        training = TrainingSpec(epochs=40, warm_up=8, jitter=0.3, stretch=0.15, explore=0.25, choose_by="loss")
     base = RunSpec(data=data, budget=BudgetSpec(per_step=per_step), acquirer=acquirer, predictor=predictor, training=training)
     if acquirer.kind != "learned":
         return base.change(training__sharpen=20.0) if acquirer.kind == "table" else base

@@ -217,6 +217,19 @@ def test_a_paced_total_needs_no_range_of_prices(tmp_path):
     assert result["test"]["requested_cost"] <= 8
 
 
+def test_an_open_total_may_be_spent_at_once_and_an_even_one_may_not():
+    data = tiny_dataset()
+    bills = {}
+    for pace in ("even", "open"):
+        model = make_model(tiny_spec(budget__total=4.0, budget__pace=pace, acquirer__kind="random"), data)
+        bills[pace] = roll_out(model.policy, data.test.hindsight(np.arange(len(data.test))).batch).cost
+        at_four = at_budget(model, BudgetSpec(total=4.0), data.validation)
+        assert at_four.budget == model.policy.budget
+    assert (bills["open"][:, 0] == 4).all()
+    assert bills["open"][:, 1:].sum() == 0
+    assert (bills["even"][:, 0] < 4).all()
+
+
 # -- series that are moved in training
 
 
