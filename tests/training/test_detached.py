@@ -5,11 +5,12 @@ import torch
 
 from builders import PREDICTORS, tiny_batch, tiny_policy
 from whichwhen.acquirers import LearnedAcquirer
+from whichwhen.afterwards import walk_then_read
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import begin, measure, roll_out
 from whichwhen.selection import GumbelTopK, SequentialGumbel
 from whichwhen.training import EndToEnd
-from whichwhen.training.detached import DetachedView, roll_out_detached, roll_out_full
+from whichwhen.training.detached import DetachedView, roll_out_detached
 from whichwhen.types import Hindsight, Scores, View
 
 RELAXED = [GumbelTopK(), GumbelTopK(0.5), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
@@ -155,7 +156,7 @@ def test_a_request_larger_than_the_pool_is_drawn_afresh():
 def test_the_full_gradient_is_that_of_the_plain_loop(selector, predictor, lengths, context):
     policy = tiny_policy("learned", predictor, context=context).with_selector(selector)
     batch = tiny_batch(lengths)
-    fast, plain = roll_out_full(policy, batch, seeded()), roll_out(policy, batch, seeded())
+    fast, plain = walk_then_read(policy, batch, seeded()), roll_out(policy, batch, seeded())
     assert torch.equal(fast.selections.request, plain.selections.request)
     assert torch.allclose(fast.logits, plain.logits, atol=1e-5)
     for one, other in zip(gradient_of(policy, fast, batch), gradient_of(policy, plain, batch), strict=True):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from builders import PREDICTORS, tiny_dataset, tiny_spec
+from whichwhen.afterwards import walk_then_read
 from whichwhen.data import SeriesSet
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Metrics, evaluate
@@ -13,7 +14,7 @@ from whichwhen.model import make_model
 from whichwhen.provenance import Provenance
 from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
 from whichwhen.training import Objective, fit, loop
-from whichwhen.training.detached import roll_out_detached, roll_out_full
+from whichwhen.training.detached import roll_out_detached
 from whichwhen.training.loop import learning_rate, training_loop
 
 RELAXED = [GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
@@ -333,7 +334,7 @@ def test_what_does_not_learn_selects_as_in_evaluation(kind, gradient, tiny_data)
 def test_what_learns_selects_as_the_spec_says(kind, tiny_data):
     assert loop_of(kind, tiny_data) == (roll_out_detached, GumbelTopK())
     paper = {"selector__kind": "sequential", "selector__repeat": "penalty", "training__gradient": "full"}
-    assert loop_of(kind, tiny_data, **paper) == (roll_out_full, SequentialGumbel(repeat="penalty"))
+    assert loop_of(kind, tiny_data, **paper) == (walk_then_read, SequentialGumbel(repeat="penalty"))
 
 
 @pytest.mark.parametrize("gradient", ["detached", "full"])

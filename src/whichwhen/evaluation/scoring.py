@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from whichwhen.evaluation.ranking import auprc, auroc
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import HardTopK
-from whichwhen.types import Hindsight, Rollout
+from whichwhen.types import Batch, Hindsight, Rollout
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def evaluate(
     batch_size: int = 512,
     device: torch.device | str = "cpu",
     samples: int = 0,
+    loop: Callable[[Policy, Batch], Rollout] = roll_out,
 ) -> Evaluation:
     """Hard selection, no dropout, each series on its own: the outcome does not depend on the batch size.
 
@@ -77,6 +79,7 @@ def evaluate(
         batch_size: series at a time.
         device: where the models are.
         samples: of how many series of each class to keep all requests; the first ones are taken.
+        loop: step by step, as a session goes; training, which looks at validation often, has a faster one.
     """
     policy = policy.with_selector(HardTopK())
     steps, n_orders = int(series.lengths.max()), len(policy.menu.orders)
@@ -90,7 +93,7 @@ def evaluate(
         for start in range(0, len(series), batch_size):
             rows = by_length[start : start + batch_size]
             known = series.hindsight(rows, device)
-            record = roll_out(policy, known.batch)
+            record = loop(policy, known.batch)
             tally.add(rows, record, known)
             labels = known.labels[record.by_length].cpu()
             for t, step in enumerate(record.steps):

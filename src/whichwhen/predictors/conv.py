@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whichwhen.contracts import Predictor
+from whichwhen.predictors._dropout import dropout
 from whichwhen.predictors._inputs import RevealInput
 from whichwhen.types import Reveal, State
 
@@ -97,7 +98,7 @@ class _Block(nn.Module):
 
     def _act(self, x: Tensor, taps: Tensor) -> Tensor:
         out = F.gelu(F.linear(taps, self.conv.weight, self.conv.bias))
-        return x + (F.dropout(out, self.dropout) if self.training and self.dropout else out)
+        return x + (dropout(out, self.dropout) if self.training and self.dropout else out)
 
 
 def _lag(x: Float[Tensor, "N W"], sizes: tuple[int, ...], lag: int) -> Float[Tensor, "N W"]:

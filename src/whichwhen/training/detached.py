@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from whichwhen.contracts import Acquirer, Predictor
+from whichwhen.afterwards import Reader, Unread, read_afterwards
+from whichwhen.contracts import Acquirer
 from whichwhen.noise import Generator
 from whichwhen.rollout import Policy, roll_out
 from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View, tree_map
@@ -26,15 +27,8 @@ from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View, tree_ma
 def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
     """As :func:`roll_out`, with the acquirer's inputs detached and the predictor run once over whole series."""
     acquirer = policy.acquirer
-    reader: Predictor = WithoutGradient(policy.predictor) if acquirer.reads_context else Unread(policy.predictor)
-    return _read_afterwards(replace(policy, acquirer=DetachedView(acquirer)), reader, batch, generator)
-
-
-def roll_out_full(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
-    """As :func:`roll_out`, to the same record and gradient; the predictor reads afterwards where nobody waits for it."""
-    if policy.acquirer.reads_context:
-        return roll_out(policy, batch, generator)
-    return _read_afterwards(policy, Unread(policy.predictor), batch, generator)
+    reader: Reader = WithoutGradient(policy.predictor) if acquirer.reads_context else Unread(policy.predictor)
+    return read_afterwards(replace(policy, acquirer=DetachedView(acquirer)), reader, batch, generator)
 
 
 def roll_out_branching(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
@@ -43,12 +37,6 @@ def roll_out_branching(policy: Policy, batch: Batch, generator: Generator | None
     record = roll_out(walking, batch, generator, keep_states=True)
     reveals = tree_map(Tensor.detach, record.flat(lambda step: step.reveal))
     return replace(record, flat_logits=policy.predictor.packed(reveals, record.sizes)[0])
-
-
-def _read_afterwards(policy: Policy, reader: Predictor, batch: Batch, generator: Generator | None) -> Rollout:
-    record = roll_out(replace(policy, predictor=reader), batch, generator)
-    logits, _ = policy.predictor.packed(record.flat(lambda step: step.reveal), record.sizes)
-    return replace(record, flat_logits=logits)
 
 
 class DetachedView(Acquirer):
@@ -70,32 +58,7 @@ class DetachedView(Acquirer):
         return self.inner.step(View(reveal, view.allowance, view.context.detach(), view.time, view.under_way), state)
 
 
-class _Reader(Predictor):
-    """Stands in for a predictor while the acquirer walks; the real one reads everything afterwards."""
-
-    def __init__(self, inner: Predictor) -> None:
-        super().__init__()
-        self.inner = inner
-        self.context_size = inner.context_size
-
-    def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        return self.inner.packed(reveals, sizes)
-
-
-class Unread(_Reader):
-    """Says nothing: for acquirers that do not look at the context."""
-
-    def init(self, size: int) -> tuple[Tensor, State]:
-        """An empty context."""
-        return torch.zeros(size, 0), {}
-
-    def step(self, reveal: Reveal, state: State) -> tuple[Tensor, Tensor, State]:
-        """No logits, no context."""
-        nothing = reveal.values.detach()[:, :0]
-        return nothing, nothing, state
-
-
-class WithoutGradient(_Reader):
+class WithoutGradient(Reader):
     """Steps, but leaves no trace in the graph: for acquirers that look at the context."""
 
     def init(self, size: int) -> tuple[Tensor, State]:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from whichwhen import keyed
 from whichwhen.acquirers import RandomMasks
+from whichwhen.afterwards import walk_then_read
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import Budget, RandomPerStep, RandomPrice, RandomTotal, Total, Unlimited
 from whichwhen.data.rows import count_classes
@@ -29,7 +30,7 @@ from whichwhen.selection import HardTopK, make_selector
 from whichwhen.specs import TrainingSpec
 from whichwhen.training.augment import augmented
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
-from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_full
+from whichwhen.training.detached import roll_out_branching, roll_out_detached
 from whichwhen.training.exploring import Exploring
 from whichwhen.training.objectives import EndToEnd, Objective, make_objective
 from whichwhen.training.sharpened import Sharpened
@@ -108,7 +109,7 @@ def fit(
         plays = warm_up if warming else training_loop(model, objective, sharpness(settings, epoch))
         minimises = EndToEnd(settings.step_loss) if warming else objective
         minimised, loss, accuracy = _run_epoch(model, plays, data, minimises, optimizer, parameters, epoch, device)
-        scores = evaluate(judged, data.validation, device=device).metrics
+        scores = evaluate(judged, data.validation, device=device, loop=walk_then_read).metrics
         _check_finite(scores.loss, epoch)
         state.cpu_seconds = spent_before + time.process_time() - started
         record = EpochRecord(
@@ -166,7 +167,7 @@ def training_loop(
     if objective is not None and objective.branches:
         return partial(roll_out_branching, policy)
     full = spec.training.gradient == "full" and policy.acquirer.learns
-    return partial(roll_out_full if full else roll_out_detached, policy)
+    return partial(walk_then_read if full else roll_out_detached, policy)
 
 
 def warm_up_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:

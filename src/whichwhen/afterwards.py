@@ -1,0 +1,57 @@
+"""The same loop with the predictor reading all steps at once when the acquirer is through.
+
+An acquirer that does not look at the predictor's context need not wait for it, and a whole series at once is far cheaper to
+read than step by step. For training and evaluation; a session has no afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from whichwhen.contracts import Predictor
+from whichwhen.noise import Generator
+from whichwhen.rollout import Policy, roll_out
+from whichwhen.types import Batch, Reveal, Rollout, State
+
+
+def walk_then_read(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
+    """As :func:`roll_out`, to the same record and gradient, and faster where the acquirer does not wait for the predictor."""
+    if policy.acquirer.reads_context:
+        return roll_out(policy, batch, generator)
+    return read_afterwards(policy, Unread(policy.predictor), batch, generator)
+
+
+def read_afterwards(policy: Policy, reader: Reader, batch: Batch, generator: Generator | None) -> Rollout:
+    """The loop with ``reader`` in the predictor's place, and the predictor's own logits in the record."""
+    record = roll_out(replace(policy, predictor=reader), batch, generator)
+    logits, _ = policy.predictor.packed(record.flat(lambda step: step.reveal), record.sizes)
+    return replace(record, flat_logits=logits)
+
+
+class Reader(Predictor):
+    """Stands in for a predictor while the acquirer walks; the real one reads everything afterwards."""
+
+    def __init__(self, inner: Predictor) -> None:
+        super().__init__()
+        self.inner = inner
+        self.context_size = inner.context_size
+
+    def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """As inside."""
+        return self.inner.packed(reveals, sizes)
+
+
+class Unread(Reader):
+    """Says nothing: for acquirers that do not look at the context."""
+
+    def init(self, size: int) -> tuple[Tensor, State]:
+        """An empty context."""
+        return torch.zeros(size, 0), {}
+
+    def step(self, reveal: Reveal, state: State) -> tuple[Tensor, Tensor, State]:
+        """No logits, no context."""
+        nothing = reveal.values.detach()[:, :0]
+        return nothing, nothing, state
