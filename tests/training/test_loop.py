@@ -212,7 +212,8 @@ def test_what_is_kept_reaches_on_validation_what_the_history_says(tiny_data):
     model, state = run(tiny_data, training__epochs=6, training__learning_rate=0.05)
     best = state.history[state.best_epoch - 1]
     found = evaluate(model.policy, tiny_data.validation).metrics
-    assert (found.accuracy, found.loss) == (best["validation_accuracy"], best["validation_loss"])
+    assert found.accuracy == best["validation_accuracy"]
+    assert found.loss == pytest.approx(best["validation_loss"], rel=1e-5)  # there the predictor reads all steps at once
     assert best["validation_accuracy"] == max(line["validation_accuracy"] for line in state.history)
 
 
