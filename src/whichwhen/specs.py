@@ -541,7 +541,7 @@ def best_spec(data: DataSpec, acquirer: AcquirerSpec, per_step: float = 5.0) -> 
     predictor, training = PredictorSpec(), TrainingSpec(warm_up=15)
     if data.name == "spoken-arabic-digits":
         predictor = PredictorSpec(width=64, layers=5, dropout=0.2)
-        training = TrainingSpec(epochs=40, warm_up=8, jitter=0.3, stretch=0.15, explore=0.25, choose_by="loss")
+        training = TrainingSpec(epochs=80, warm_up=12, jitter=0.3, stretch=0.15, explore=0.25, choose_by="loss")
     base = RunSpec(data=data, budget=BudgetSpec(per_step=per_step), acquirer=acquirer, predictor=predictor, training=training)
     if acquirer.kind != "learned":
         return base.change(training__sharpen=20.0) if acquirer.kind == "table" else base

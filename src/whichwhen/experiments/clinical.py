@@ -2,8 +2,8 @@
 
 Free channels (vital signs, descriptors) always arrive; laboratory tests are paid for. A budget is a share of what the cohort's
 own records cost in the mean, the same for every stay: a share of each stay's own record would tell how sick the patient was. It
-becomes available evenly over the stay (2012) or is open from its first hour (2019), and only what the record could deliver counts
-against it; what was requested is reported, too. Each acquirer is trained once, for all budgets from 5 to 50 %.
+becomes available evenly over the stay (2012) or is open from the first hour on (2019), and only what the record could deliver
+counts against it; what was requested is reported, too. Each acquirer is trained once, for all budgets from 5 to 50 %.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DATA: dict[str, DataSpec] = {
     "physionet2019": DataSpec(name="physionet2019", longest=72),
 }
 PACES = {"physionet2012": "even", "physionet2019": "open"}
-"""How a budget becomes available: chosen on validation. For an alarm at every hour, money that comes in over three days comes late."""
+"""How a budget becomes available, chosen on validation: for an alarm at every hour, money that comes in three days is late."""
 CONTROLS = ("mask-only", "time-only")
 
 
