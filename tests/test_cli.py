@@ -20,8 +20,9 @@ from whichwhen import __version__, artifacts
 from whichwhen.cli import VERBS, main
 from whichwhen.data import CATALOG, synthetic
 from whichwhen.experiments.paper import paper_grid
+from whichwhen.presets import preset_spec
 from whichwhen.reports.progress import TrainingProgress
-from whichwhen.specs import AcquirerKind, RunSpec, preset_spec
+from whichwhen.specs import AcquirerKind, RunSpec
 
 FILES = {
     "spec.json",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from whichwhen.errors import SpecError
+from whichwhen.presets import preset_spec
 from whichwhen.specs import (
     AcquirerSpec,
     BudgetSpec,
@@ -17,7 +18,6 @@ from whichwhen.specs import (
     SelectorSpec,
     TrainingSpec,
     parse_spec,
-    preset_spec,
 )
 
 specs = st.builds(

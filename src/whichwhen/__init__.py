@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from whichwhen.menu_files import load_menu, save_menu
     from whichwhen.model import Model, make_model
     from whichwhen.predictors import CarryPredictor, ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor
+    from whichwhen.presets import preset_spec
     from whichwhen.rollout import Policy, acquisition_step, roll_out
     from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
     from whichwhen.session import Outcome, Session
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
         SelectorSpec,
         TableSpec,
         TrainingSpec,
-        preset_spec,
     )
     from whichwhen.training import EndToEnd, Objective, fit, train
     from whichwhen.types import Batch, Hindsight, Reveal, Rollout, Scores, Selection, View
@@ -73,6 +73,7 @@ _HOMES = {
     "menu_files": ("load_menu", "save_menu"),
     "model": ("Model", "make_model"),
     "predictors": ("CarryPredictor", "ConvPredictor", "GRUPredictor", "LSTMPredictor", "TransformerPredictor"),
+    "presets": ("preset_spec",),
     "rollout": ("Policy", "acquisition_step", "roll_out"),
     "selection": ("GumbelTopK", "HardTopK", "SequentialGumbel"),
     "session": ("Outcome", "Session"),
@@ -85,7 +86,6 @@ _HOMES = {
         "SelectorSpec",
         "TableSpec",
         "TrainingSpec",
-        "preset_spec",
     ),
     "training": ("EndToEnd", "Objective", "fit", "train"),
     "types": ("Batch", "Hindsight", "Reveal", "Rollout", "Scores", "Selection", "View"),

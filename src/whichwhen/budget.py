@@ -17,10 +17,8 @@ from torch import Tensor
 
 from whichwhen import keyed
 from whichwhen.errors import SpecError
-from whichwhen.menu import Menu
+from whichwhen.menu import ROUNDING, Menu
 from whichwhen.types import Allowance, Reveal
-
-_EPS = 1e-6  # room for rounding when costs are added up
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class PerStep(Budget):
         costs = menu.costs[menu.costs > 0]
         if not len(costs):
             raise SpecError("a menu of free orders only", expected="something to choose", do="use --acquirer none")
-        if not float(costs.min()) <= self.amount <= float(costs.sum()) + _EPS:
+        if not float(costs.min()) <= self.amount <= float(costs.sum()) + ROUNDING:
             raise SpecError(
                 f"budget {self.amount:g} per step for a menu of {len(costs)} orders",
                 expected=f"{float(costs.min()):g} to {float(costs.sum()):g}",
@@ -129,8 +127,8 @@ class RandomPerStep(Budget):
         prices = torch.tensor(menu.prices, device=rate.device)
         count = None
         if len(set(menu.prices)) == 1:
-            count = torch.floor(rate / menu.prices[0] + _EPS).long().clamp(max=len(prices))
-        return Allowance(rate, prices <= rate.unsqueeze(-1) + _EPS, count)
+            count = torch.floor(rate / menu.prices[0] + ROUNDING).long().clamp(max=len(prices))
+        return Allowance(rate, prices <= rate.unsqueeze(-1) + ROUNDING, count)
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ class Total(Budget):
         left = (available - ledger.spent).clamp(min=0)
         prices = torch.tensor(menu.prices, device=left.device)
         price = None if self.price is None else torch.full_like(left, self.price)
-        return Allowance(left, prices <= left.unsqueeze(-1) + _EPS, None, price)
+        return Allowance(left, prices <= left.unsqueeze(-1) + ROUNDING, None, price)
 
 
 @dataclass(frozen=True)
@@ -278,7 +276,7 @@ def _log_uniform(keys: Int[Tensor, " B"], low: float, high: float, seed: int) ->
 
 def _priced(price: Float[Tensor, " B"], cap: float, menu: Menu) -> Allowance:
     """All orders that a step may pay for, if they are worth the price."""
-    payable = torch.tensor(menu.prices, device=price.device) <= cap + _EPS
+    payable = torch.tensor(menu.prices, device=price.device) <= cap + ROUNDING
     amount = torch.full_like(price, min(cap, sum(menu.prices)))
     return Allowance(amount, payable.expand(len(price), -1), None, price)
 
@@ -287,8 +285,8 @@ def _priced(price: Float[Tensor, " B"], cap: float, menu: Menu) -> Allowance:
 def _same_for_all(amount: float, prices: tuple[float, ...], size: int, device: torch.device) -> Allowance:
     """The same amount for each series, on any order that it can pay for. Made once for each size: nobody writes to it."""
     amounts = torch.full((size,), float(amount), device=device)
-    payable = torch.tensor(prices, device=device) <= amount + _EPS
+    payable = torch.tensor(prices, device=device) <= amount + ROUNDING
     count = None
     if len(set(prices)) == 1:
-        count = min(math.floor(amount / prices[0] + _EPS), len(prices))
+        count = min(math.floor(amount / prices[0] + ROUNDING), len(prices))
     return Allowance(amounts, payable.expand(size, len(prices)), count)

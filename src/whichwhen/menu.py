@@ -14,6 +14,9 @@ import numpy as np
 
 from whichwhen.errors import SpecError
 
+ROUNDING = 1e-6
+"""Room for rounding when costs are added up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Feature:

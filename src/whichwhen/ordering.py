@@ -15,10 +15,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from whichwhen.menu import Menu
+from whichwhen.menu import ROUNDING, Menu
 from whichwhen.types import Allowance, Batch, Reveal, Selection
-
-_EPS = 1e-6  # room for rounding when costs are added up
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,9 @@ class Rules:
         if not self._must:
             return replace(allowance, feasible=may & self._chosen, count=None), None
         due = may & self._mandatory
-        must = (due & ((self.costs * due).cumsum(-1) <= allowance.amount.unsqueeze(-1) + _EPS)).to(self.costs.dtype)
+        must = (due & ((self.costs * due).cumsum(-1) <= allowance.amount.unsqueeze(-1) + ROUNDING)).to(self.costs.dtype)
         left = allowance.amount - must @ self.costs
-        payable = self.costs <= left.unsqueeze(-1) + _EPS
+        payable = self.costs <= left.unsqueeze(-1) + ROUNDING
         return replace(allowance, amount=left, feasible=may & self._chosen & payable, count=None), must
 
     def remember(self, pending: Pending, selection: Selection) -> Pending:

@@ -23,11 +23,10 @@ from torch.autograd.function import once_differentiable
 
 from whichwhen.contracts import Selector
 from whichwhen.errors import SpecError
+from whichwhen.menu import ROUNDING
 from whichwhen.noise import Generator, gumbel
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores, Selection
-
-_EPS = 1e-6  # room for rounding when costs are added up
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ class _Draws(torch.autograd.Function):
             perturbed = current + noise[..., s, :]
             alive: Tensor | None = None
             if wanted is not None:
-                open_ = wanted & (costs <= left.unsqueeze(-1) + _EPS)
+                open_ = wanted & (costs <= left.unsqueeze(-1) + ROUNDING)
                 if penalty is None:
                     open_ = open_ & (request == 0)
                 alive = open_.any(-1, keepdim=True)
@@ -233,7 +232,7 @@ def preference(scores: Scores, allowance: Allowance, costs: Float[Tensor, " K"])
     """What orders are ranked by: logits as they are, nats per unit of cost, less the price. Above 0 = worth its price."""
     if scores.unit == "logits":
         return scores.values
-    worth = scores.values / costs.clamp(min=_EPS)
+    worth = scores.values / costs.clamp(min=ROUNDING)
     return worth if allowance.price is None else worth - allowance.price.unsqueeze(-1)
 
 
@@ -310,7 +309,7 @@ def greedy_fill(scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Floa
     wanted = allowance.feasible & (scores > -torch.inf)
     ranked = torch.sort(scores.masked_fill(~wanted, -torch.inf), dim=-1, descending=True, stable=True).indices
     if bool((costs == costs[0]).all()):
-        affordable = torch.floor(allowance.amount / costs[0] + _EPS).unsqueeze(-1)
+        affordable = torch.floor(allowance.amount / costs[0] + ROUNDING).unsqueeze(-1)
         taken = wanted.gather(-1, ranked) & (torch.arange(len(costs), device=scores.device) < affordable)
     else:
         taken = _fill_one_by_one(ranked, wanted, allowance.amount, costs)
@@ -324,7 +323,7 @@ def _fill_one_by_one(
     taken: list[Tensor] = []
     for index in ranked.unbind(-1):
         price = costs[index]
-        fits = wanted.gather(-1, index.unsqueeze(-1)).squeeze(-1) & (price <= left + _EPS)
+        fits = wanted.gather(-1, index.unsqueeze(-1)).squeeze(-1) & (price <= left + ROUNDING)
         left = left - price * fits
         taken.append(fits)
     return torch.stack(taken, -1)
@@ -337,7 +336,7 @@ def most_picks(allowance: Allowance, costs: Float[Tensor, " K"]) -> int:
     if allowance.amount.numel() == 0:
         return 0
     richest = float(allowance.amount.max())
-    return int((torch.sort(costs).values.cumsum(0) <= richest + _EPS).sum())
+    return int((torch.sort(costs).values.cumsum(0) <= richest + ROUNDING).sum())
 
 
 def draw_log_prob(

@@ -24,9 +24,10 @@ from whichwhen.acquirers import (
 from whichwhen.acquirers._inputs import ViewInput
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.contracts import Acquirer
+from whichwhen.presets import preset_spec
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import inference, roll_out
-from whichwhen.specs import AcquirerSpec, preset_spec
+from whichwhen.specs import AcquirerSpec
 from whichwhen.training.objectives import EndToEnd, Objective
 from whichwhen.types import Allowance, Reveal, View
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from whichwhen.checks import step_through
 from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor, make_predictor
 from whichwhen.predictors._packing import by_group
-from whichwhen.specs import PredictorSpec, preset_spec
+from whichwhen.presets import preset_spec
+from whichwhen.specs import PredictorSpec
 from whichwhen.types import Reveal, narrow, tree_map
 
 KINDS = {

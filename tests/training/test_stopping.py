@@ -8,7 +8,8 @@ from builders import tiny_batch, tiny_dataset, tiny_spec
 from whichwhen.errors import SpecError
 from whichwhen.model import make_model
 from whichwhen.noise import NoisePool
-from whichwhen.specs import TrainingSpec, preset_spec
+from whichwhen.presets import preset_spec
+from whichwhen.specs import TrainingSpec
 from whichwhen.training import fit, loop
 from whichwhen.training.loop import gain_of_last_fifth, warm_up_loop
 

@@ -33,7 +33,8 @@ from whichwhen.cli.grids import run_ablations, run_adaptive, run_assumptions, ru
 from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
 from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_pack, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
-from whichwhen.specs import PAPER_DATA, Preset, RunSpec, best_spec, preset_spec
+from whichwhen.presets import PAPER_DATA, Preset, best_spec, preset_spec
+from whichwhen.specs import RunSpec
 
 VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "data": (DataArgs, run_data),

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import tyro
 from pydantic import BaseModel, ConfigDict, Field
 
-from whichwhen.specs import DataSpec, Preset, RunSpec
+from whichwhen.presets import Preset
+from whichwhen.specs import DataSpec, RunSpec
 
 
 class _Args(BaseModel):

@@ -14,7 +14,8 @@ from typing import Any
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.adaptive import adaptive_grid
 from whichwhen.experiments.paper import BUDGET, FORDA, Cell, Job, choose
-from whichwhen.specs import AcquirerSpec, DataSpec, RunSpec, best_spec
+from whichwhen.presets import best_spec
+from whichwhen.specs import AcquirerSpec, DataSpec, RunSpec
 
 SEEDS = 3
 BASE = "as-it-is"

@@ -23,7 +23,8 @@ from whichwhen.evaluation import evaluate
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.paper import FORDA, Cell, Job, choose
 from whichwhen.files import write_json
-from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec, best_spec
+from whichwhen.presets import best_spec
+from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
 
 SEEDS = 3
 BUDGET = 5.0

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whichwhen.errors import SpecError
-from whichwhen.specs import AcquirerKind, AcquirerSpec, DataSpec, FakeKind, RunSpec, best_spec, preset_spec
+from whichwhen.presets import best_spec, preset_spec
+from whichwhen.specs import AcquirerKind, AcquirerSpec, DataSpec, FakeKind, RunSpec
 
 GridPreset = Literal["paper", "best"]
 BUDGET = 5.0
