@@ -113,7 +113,6 @@ def tiny_policy(
 ) -> Policy:
     """A policy with random weights, large enough to make requests and predictions differ between series and steps."""
     menu = menu or Menu.one_per_feature(features_of(n_features))
-    n_orders = len(menu.orders)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         reads = make_predictor(
@@ -123,7 +122,7 @@ def tiny_policy(
             horizon,
         )
         spec = AcquirerSpec(kind=acquirer, hidden=16, time_features=3, segments=3, context=context, freshness=freshness)
-        chooses = make_acquirer(spec, n_features, n_orders, horizon, horizon, reads.context_size, seed)
+        chooses = make_acquirer(spec, menu, horizon, horizon, reads.context_size, seed)
         with torch.no_grad():
             for parameter in chooses.parameters():
                 parameter.copy_(torch.randn_like(parameter))

@@ -192,16 +192,7 @@ def blank_model(card: Card) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed.stream_seed(spec.seed, "weights"))
         predictor = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
-        acquirer = make_acquirer(
-            spec.acquirer,
-            len(features),
-            len(menu.orders),
-            card.horizon,
-            card.longest,
-            predictor.context_size,
-            spec.seed,
-            menu.delays,
-        )
+        acquirer = make_acquirer(spec.acquirer, menu, card.horizon, card.longest, predictor.context_size, spec.seed)
     if acquirer.learns and spec.training.objective == "value":
         acquirer.unit = "nats"
     return Model(card, Policy(menu, budget, acquirer.eval(), predictor.eval()))

@@ -292,6 +292,12 @@ class AcquirerSpec(Spec):
         description="learned: read how long ago each feature was last sampled, too, so that it can take turns.",
         json_schema_extra=_LATER,
     )
+    turns: Annotated[bool, tyro.conf.arg(name="acquirer-turns")] = Field(
+        False,
+        description="learned: add to the score of each order how long it is since what it reveals was last sampled, with a "
+        "weight of its own: where a few of many slow features can be had at a step.",
+        json_schema_extra=_LATER,
+    )
     trees: int = Field(1000, description="static, static-by-time: trees of the random forest.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import ACQUIRERS, tiny_batch, tiny_policy
+from builders import ACQUIRERS, features_of, tiny_batch, tiny_policy
 from whichwhen import acquirers, contracts
 from whichwhen.acquirers import (
     CompleteAcquirer,
@@ -21,9 +21,10 @@ from whichwhen.acquirers import (
     TableAcquirer,
     make_acquirer,
 )
-from whichwhen.acquirers._inputs import ViewInput
+from whichwhen.acquirers._inputs import Turns, ViewInput
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.contracts import Acquirer
+from whichwhen.menu import Menu
 from whichwhen.presets import preset_spec
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import inference, roll_out
@@ -41,6 +42,10 @@ CLASSES = {
     "complete": CompleteAcquirer,
     "none": NoneAcquirer,
 }
+
+
+def plain_menu(count):
+    return Menu.one_per_feature(features_of(count))
 
 
 def view_at(time, values=None, mask=None, size=1, n_features=4):
@@ -67,7 +72,7 @@ def requests(policy, batch):
 def test_every_kind_has_a_class_and_every_public_acquirer_a_kind():
     assert set(ACQUIRERS) == set(typing.get_args(AcquirerSpec.model_fields["kind"].annotation))
     for kind, expected in CLASSES.items():
-        assert type(make_acquirer(AcquirerSpec(kind=kind), 5, 5, 7, 9, 16, 0)) is expected
+        assert type(make_acquirer(AcquirerSpec(kind=kind), plain_menu(5), 7, 9, 16, 0)) is expected
 
 
 @pytest.mark.parametrize("function", [Objective.loss, EndToEnd.loss, Acquirer.init, Acquirer.step, make_acquirer])
@@ -124,7 +129,7 @@ def test_random_depends_on_seed_series_and_step():
 
 def test_learned_reads_values_mask_and_time_as_the_paper_s_does():
     spec = preset_spec("paper", "m-forda").acquirer
-    acquirer = make_acquirer(spec, 40, 40, 50, 50, 16, 0)
+    acquirer = make_acquirer(spec, plain_menu(40), 50, 50, 16, 0)
     assert (acquirer.hidden.in_features, acquirer.hidden.out_features, acquirer.scores.out_features) == (81, 4, 40)
     assert preset_spec("paper", "spoken-arabic-digits").acquirer.hidden == 8
 
@@ -184,7 +189,7 @@ def test_static_gives_a_panel_the_importance_of_its_features():
 @pytest.mark.parametrize("horizon", [1, 2, 7, 12])
 @pytest.mark.parametrize("segments", [1, 2, 3, 10])
 def test_segments_are_equal_parts_of_the_horizon(horizon, segments):
-    acquirer = make_acquirer(AcquirerSpec(kind="static-by-time", segments=segments), 4, 4, horizon, horizon, 16, 0)
+    acquirer = make_acquirer(AcquirerSpec(kind="static-by-time", segments=segments), plain_menu(4), horizon, horizon, 16, 0)
     counts = Counter(acquirer._segment(torch.arange(horizon)).tolist())
     assert sorted(counts) == list(range(min(segments, horizon)))
     assert max(counts.values()) - min(counts.values()) <= 1
@@ -238,7 +243,7 @@ def test_an_oracle_that_was_told_nothing_asks_for_nothing():
 def test_fitted_tables_travel_with_the_weights(kind):
     one, other = (
         tiny_policy(kind).acquirer,
-        make_acquirer(AcquirerSpec(kind=kind, hidden=16, time_features=3, segments=3), 5, 5, 7, 7, 16, 0),
+        make_acquirer(AcquirerSpec(kind=kind, hidden=16, time_features=3, segments=3), plain_menu(5), 7, 7, 16, 0),
     )
     other.load_state_dict(one.state_dict())
     for time in range(8):
@@ -249,7 +254,7 @@ def test_fitted_tables_travel_with_the_weights(kind):
 def test_a_learned_acquirer_reads_the_budget_only_where_it_is_told_to(memory):
     for reads in (False, True):
         torch.manual_seed(0)
-        acquirer = make_acquirer(AcquirerSpec(hidden=8, budget=reads, memory=memory), 4, 4, 7, 7, 0, 0)
+        acquirer = make_acquirer(AcquirerSpec(hidden=8, budget=reads, memory=memory), plain_menu(4), 7, 7, 0, 0)
         views = [replace(view_at(0), allowance=Allowance(torch.tensor([x]), torch.ones(1, 4) > 0)) for x in (1.0, 3.0)]
         scores = [acquirer.step(view, acquirer.init(torch.arange(1)))[0].values for view in views]
         assert torch.equal(*scores) != reads
@@ -259,7 +264,7 @@ def test_a_memory_tells_apart_what_the_last_observation_can_not():
     torch.manual_seed(0)
     seen = torch.ones(1, 4)
     for memory in (0, 6):
-        acquirer = make_acquirer(AcquirerSpec(hidden=8, memory=memory), 4, 4, 7, 7, 0, 0)
+        acquirer = make_acquirer(AcquirerSpec(hidden=8, memory=memory), plain_menu(4), 7, 7, 0, 0)
         found = []
         for first in (-1.0, 1.0):
             _, state = acquirer.step(view_at(1, first * seen, seen), acquirer.init(torch.arange(1)))
@@ -303,7 +308,7 @@ def test_a_result_that_took_its_time_is_as_old_as_its_sample():
 @pytest.mark.parametrize("memory", [0, 4])
 def test_freshness_tells_apart_what_the_last_observation_can_not(memory):
     torch.manual_seed(0)
-    acquirer = make_acquirer(AcquirerSpec(hidden=8, memory=memory, freshness=True), 4, 4, 7, 7, 0, 0)
+    acquirer = make_acquirer(AcquirerSpec(hidden=8, memory=memory, freshness=True), plain_menu(4), 7, 7, 0, 0)
     found = []
     for first in (0, 1):
         earlier = torch.zeros(1, 4)
@@ -311,3 +316,28 @@ def test_freshness_tells_apart_what_the_last_observation_can_not(memory):
         _, state = acquirer.step(view_at(1, mask=earlier), acquirer.init(torch.arange(1)))
         found.append(acquirer.step(view_at(2), state)[0].values)
     assert not torch.equal(*found)
+
+
+@pytest.mark.parametrize("memory", [0, 4])
+def test_with_turns_alone_an_acquirer_asks_for_what_has_waited_longest(memory):
+    policy = tiny_policy(budget=2, horizon=7)
+    acquirer = make_acquirer(
+        AcquirerSpec(hidden=8, memory=memory, turns=True), policy.menu, 7, 7, policy.predictor.context_size, 0
+    )
+    with torch.no_grad():
+        acquirer.scores.weight.zero_()
+        acquirer.scores.bias.copy_(torch.tensor([0.0, 0.0, 0.0, -9.0, 0.0]))  # one that is not wanted
+        acquirer.turns.never.fill_(5)
+    policy = replace(policy, acquirer=acquirer)
+    with inference(policy):
+        record = roll_out(policy, tiny_batch((7,)))
+    asked = [set(step.selection.request[0].nonzero().flatten().tolist()) for step in record.steps]
+    assert asked[:4] == [{0, 1}, {2, 4}, {0, 1}, {2, 4}]
+
+
+def test_of_a_panel_the_mean_waiting_time_of_its_features_counts():
+    turns = Turns(torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    with torch.no_grad():
+        turns.never.fill_(7)
+    found = turns(torch.tensor([[0.0, 3.0, -1.0], [-1.0, 1.0, 2.0]]))
+    assert torch.allclose(found, torch.tensor([[np.log(4) / 2, 7.0], [(7 + np.log(2)) / 2, np.log(3)]]).float())

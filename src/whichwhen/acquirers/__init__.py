@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer, RandomMasks
 from whichwhen.acquirers.learned import LearnedAcquirer, RecurrentAcquirer
 from whichwhen.acquirers.oracle import OracleAcquirer
@@ -9,6 +11,7 @@ from whichwhen.acquirers.reserve import WithReserve
 from whichwhen.acquirers.static import StaticAcquirer
 from whichwhen.acquirers.table import TableAcquirer
 from whichwhen.contracts import Acquirer
+from whichwhen.menu import Menu
 from whichwhen.specs import AcquirerSpec
 
 __all__ = [
@@ -28,30 +31,29 @@ __all__ = [
 
 def make_acquirer(
     spec: AcquirerSpec,
-    n_features: int,
-    n_orders: int,
+    menu: Menu,
     horizon: int,
     longest: int,
     context_size: int,
     seed: int,
-    delays: bool = False,
 ) -> Acquirer:
     """The acquirer of a spec, with fresh weights, and before what it is fitted on or told.
 
     Args:
         spec: the mechanism and its sizes.
-        n_features, n_orders: F and K.
+        menu: what can be ordered.
         horizon: the longest training series.
         longest: the longest series at all, for the oracle's table.
         context_size: width of the predictor's context.
         seed: of random requests.
-        delays: whether the menu has results that take longer than a step.
     """
+    n_features, n_orders = len(menu.features), len(menu.orders)
     match spec.kind:
         case "learned":
             reads = context_size if spec.context else 0
             shape = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads)
-            inputs = (spec.budget, spec.value_features, delays, spec.freshness)
+            turns = torch.from_numpy(menu.reveals).float() if spec.turns else None
+            inputs = (spec.budget, spec.value_features, menu.delays, spec.freshness, turns)
             return RecurrentAcquirer(*shape, *inputs, spec.memory) if spec.memory else LearnedAcquirer(*shape, *inputs)
         case "table":
             return TableAcquirer(n_orders, horizon)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from whichwhen.timecode import TimeCode, freshness, steps_since
 from whichwhen.types import State, View
 
-_SINCE = "since"
+SINCE = "since"
 SLOWEST = math.pi / 2
 """Of the waves of a value, per standard deviation: a whole turn from two below the mean to two above."""
 
@@ -36,6 +36,7 @@ class ViewInput(nn.Module):
         value_features: int = 0,
         delays: bool = False,
         freshness: bool = False,
+        turns: bool = False,
     ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features)
@@ -43,6 +44,7 @@ class ViewInput(nn.Module):
         self.reads_budget = budget
         self.reads_under_way = delays
         self.reads_freshness = freshness
+        self.keeps_since = freshness or turns
         self.n_features = n_features
         self.scale = 1 / math.log1p(n_orders)
         per_feature = 2 + 2 * value_features + freshness
@@ -53,7 +55,7 @@ class ViewInput(nn.Module):
 
     def init(self, size: int) -> State:
         """What it has to keep from step to step, where nothing was seen: the steps since each feature was, -1 = never."""
-        return {_SINCE: self.waves.new_full((size, self.n_features), -1.0)} if self.reads_freshness else {}
+        return {SINCE: self.waves.new_full((size, self.n_features), -1.0)} if self.keeps_since else {}
 
     def forward(self, view: View, state: State) -> tuple[Float[Tensor, "B W"], State]:
         """``[B, width]``, and what to keep."""
@@ -71,8 +73,32 @@ class ViewInput(nn.Module):
         if self.reads_under_way:
             assert view.under_way is not None, "a menu without delays"
             parts.append(view.under_way)
-        if self.reads_freshness:
-            since = steps_since(view.reveal, state[_SINCE])
-            parts.append(freshness(since))
-            state = {_SINCE: since}
+        if self.keeps_since:
+            since = steps_since(view.reveal, state[SINCE])
+            if self.reads_freshness:
+                parts.append(freshness(since))
+            state = {SINCE: since}
         return torch.cat(parts, -1), state
+
+
+class Turns(nn.Module):
+    """What waiting adds to the score of each order: w · log(1 + steps since what it reveals was sampled), or v if it never was.
+
+    A hidden layer of a few units can't lead each feature's waiting time to its own order; this does, with two weights for each.
+    It starts from taking turns. Of a panel the mean over its features counts.
+    """
+
+    def __init__(self, reveals: Float[Tensor, "K F"]) -> None:
+        super().__init__()
+        self.register_buffer(
+            "members", (reveals / reveals.sum(1, keepdim=True).clamp(min=1)).t().contiguous(), persistent=False
+        )
+        self.waited = nn.Parameter(torch.ones(len(reveals)))
+        self.never = nn.Parameter(torch.ones(len(reveals)))
+
+    members: Tensor
+
+    def forward(self, since: Float[Tensor, "B F"]) -> Float[Tensor, "B K"]:
+        """From the steps since each feature was sampled, -1 = never."""
+        waited, never = torch.log1p(since.clamp(min=0)), (since < 0).to(since.dtype)
+        return (waited @ self.members) * self.waited + (never @ self.members) * self.never

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whichwhen.acquirers._inputs import ViewInput
+from whichwhen.acquirers._inputs import SINCE, Turns, ViewInput
 from whichwhen.contracts import Acquirer
 from whichwhen.types import Scores, State, View
 
@@ -18,7 +18,8 @@ class LearnedAcquirer(Acquirer):
     The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no context. The initial request comes
     from the same network, with nothing observed and time 0. It has no memory of its own; with ``context_size`` it reads the
     predictor's context, of that width, with ``budget`` what may be spent, with ``value_features`` waves of the values, with
-    ``freshness`` how long ago each feature was seen.
+    ``freshness`` how long ago each feature was seen; with ``turns``, what each order reveals, waiting has a way of its own
+    to the scores.
     """
 
     def __init__(
@@ -33,13 +34,15 @@ class LearnedAcquirer(Acquirer):
         value_features: int = 0,
         delays: bool = False,
         freshness: bool = False,
+        turns: Float[Tensor, "K F"] | None = None,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        wanted = (context_size, budget, value_features, delays, freshness)
+        wanted = (context_size, budget, value_features, delays, freshness, turns is not None)
         self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
         self.hidden = nn.Linear(self.inputs.width, hidden)
         self.scores = nn.Linear(hidden, n_orders)
+        self.turns = None if turns is None else Turns(turns)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """What the inputs have to keep; nothing, as a rule."""
@@ -51,7 +54,8 @@ class LearnedAcquirer(Acquirer):
         inputs, state = self.inputs(view, state)
         hidden = torch.relu(F.linear(inputs, first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
-        return Scores(torch.addmm(last.bias, hidden, last.weight.t().contiguous()), self.unit), state
+        scores = torch.addmm(last.bias, hidden, last.weight.t().contiguous())
+        return Scores(scores if self.turns is None else scores + self.turns(state[SINCE]), self.unit), state
 
 
 class RecurrentAcquirer(Acquirer):
@@ -72,15 +76,17 @@ class RecurrentAcquirer(Acquirer):
         value_features: int = 0,
         delays: bool = False,
         freshness: bool = False,
+        turns: Float[Tensor, "K F"] | None = None,
         memory: int = 32,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        wanted = (context_size, budget, value_features, delays, freshness)
+        wanted = (context_size, budget, value_features, delays, freshness, turns is not None)
         self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
         self.memory = nn.GRUCell(self.inputs.width, memory)
         self.hidden = nn.Linear(self.inputs.width + memory, hidden)
         self.scores = nn.Linear(hidden, n_orders)
+        self.turns = None if turns is None else Turns(turns)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """An empty memory."""
@@ -92,4 +98,5 @@ class RecurrentAcquirer(Acquirer):
         inputs, kept = self.inputs(view, state)
         memory = self.memory(inputs, state["memory"])
         hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
-        return Scores(self.scores(hidden), self.unit), {**kept, "memory": memory}
+        scores = self.scores(hidden) if self.turns is None else self.scores(hidden) + self.turns(kept[SINCE])
+        return Scores(scores, self.unit), {**kept, "memory": memory}
