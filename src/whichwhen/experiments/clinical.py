@@ -45,6 +45,11 @@ DATA: dict[str, DataSpec] = {
 }
 PACES = {"physionet2012": "even", "physionet2019": "open"}
 """How a budget becomes available, chosen on validation: for an alarm at every hour, money that comes in three days is late."""
+LEARNING: dict[str, dict[str, float]] = {
+    "physionet2012": {},
+    "physionet2019": {"training__sharpen": 10.0, "training__explore": 0.25},
+}
+"""What those that learn get besides, chosen on validation."""
 CONTROLS = ("mask-only", "time-only")
 
 
@@ -85,7 +90,8 @@ def clinical_grid(
         for seed in range(seeds):
             for acquirer in ACQUIRERS:
                 pace = PACES[name] if acquirer not in ("none", "complete") else "even"  # no limit, nothing to pace
-                spec = base.change(acquirer__kind=acquirer, budget__pace=pace, seed=seed)
+                more = LEARNING[name] if acquirer in ("learned", "table") else {}
+                spec = base.change(acquirer__kind=acquirer, budget__pace=pace, seed=seed, **more)
                 jobs.append(Job("clinical", Cell(name, "none"), spec))
             if seed == 0:
                 for control in CONTROLS:
