@@ -298,6 +298,12 @@ class AcquirerSpec(Spec):
         "weight of its own: where a few of many slow features can be had at a step.",
         json_schema_extra=_LATER,
     )
+    values: Annotated[bool, tyro.conf.arg(name="acquirer-values")] = Field(
+        True,
+        description="learned: read the values that were measured, not only which and when; without them it can't react to "
+        "what it sees, nor be misled by values of a kind that training did not have.",
+        json_schema_extra=_LATER,
+    )
     trees: int = Field(1000, description="static, static-by-time: trees of the random forest.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 

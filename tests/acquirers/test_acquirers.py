@@ -24,6 +24,7 @@ from whichwhen.acquirers import (
 from whichwhen.acquirers._inputs import Turns, ViewInput
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.contracts import Acquirer
+from whichwhen.errors import SpecError
 from whichwhen.menu import Menu
 from whichwhen.presets import preset_spec
 from whichwhen.provenance import Provenance
@@ -341,3 +342,16 @@ def test_of_a_panel_the_mean_waiting_time_of_its_features_counts():
         turns.never.fill_(7)
     found = turns(torch.tensor([[0.0, 3.0, -1.0], [-1.0, 1.0, 2.0]]))
     assert torch.allclose(found, torch.tensor([[np.log(4) / 2, 7.0], [(7 + np.log(2)) / 2, np.log(3)]]).float())
+
+
+@pytest.mark.parametrize("memory", [0, 4])
+def test_without_values_an_acquirer_asks_the_same_whatever_was_measured(memory):
+    acquirer = make_acquirer(AcquirerSpec(hidden=8, memory=memory, values=False, freshness=True), plain_menu(4), 7, 7, 0, 0)
+    found = []
+    for scale in (1.0, -3.0):
+        view = view_at(1, mask=torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
+        view = replace(view, reveal=replace(view.reveal, values=scale * view.reveal.mask))
+        found.append(acquirer.step(view, acquirer.init(torch.arange(1)))[0].values)
+    assert torch.equal(*found)
+    with pytest.raises(SpecError, match="waves of values that are not read"):
+        AcquirerSpec(values=False, value_features=2)
