@@ -310,6 +310,8 @@ class AcquirerSpec(Spec):
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "hidden", "trees", "segments")
         self._at_least(0, "time_features", "value_features", "memory")
+        if self.value_features and not self.values:
+            raise SpecError("waves of values that are not read", expected="--acquirer-value-features 0, or --acquirer-values")
 
 
 class PredictorSpec(Spec):

@@ -53,7 +53,7 @@ def make_acquirer(
             reads = context_size if spec.context else 0
             shape = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads)
             turns = torch.from_numpy(menu.reveals).float() if spec.turns else None
-            inputs = (spec.budget, spec.value_features, menu.delays, spec.freshness, turns)
+            inputs = (spec.budget, spec.value_features, menu.delays, spec.freshness, turns, spec.values)
             return RecurrentAcquirer(*shape, *inputs, spec.memory) if spec.memory else LearnedAcquirer(*shape, *inputs)
         case "table":
             return TableAcquirer(n_orders, horizon)

@@ -22,7 +22,8 @@ class ViewInput(nn.Module):
     ``context_size``: the predictor's context. ``budget``: what may be spent at this step, as log(1 + amount) / log(1 + K), or
     the logarithm of the price. ``value_features``: sines and cosines of the values, with which a small network can tell levels
     apart, and need not have its choice rise or fall with them. ``delays``: what is under way. ``freshness``: 1 / (1 + steps
-    since each feature was last sampled), 0 for those never seen, with which it can take turns.
+    since each feature was last sampled), 0 for those never seen, with which it can take turns. Without ``values`` the
+    observation itself is left out.
     """
 
     def __init__(
@@ -37,17 +38,19 @@ class ViewInput(nn.Module):
         delays: bool = False,
         freshness: bool = False,
         turns: bool = False,
+        values: bool = True,
     ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features)
         self.reads_context = context_size > 0
         self.reads_budget = budget
         self.reads_under_way = delays
+        self.reads_values = values
         self.reads_freshness = freshness
         self.keeps_since = freshness or turns
         self.n_features = n_features
         self.scale = 1 / math.log1p(n_orders)
-        per_feature = 2 + 2 * value_features + freshness
+        per_feature = 1 + values + 2 * value_features + freshness
         self.width = per_feature * n_features + self.time.width + context_size + budget + delays * n_orders
         self.register_buffer("waves", SLOWEST * torch.arange(1, value_features + 1), persistent=False)
 
@@ -60,7 +63,7 @@ class ViewInput(nn.Module):
     def forward(self, view: View, state: State) -> tuple[Float[Tensor, "B W"], State]:
         """``[B, width]``, and what to keep."""
         values, mask = view.reveal.values, view.reveal.mask
-        parts = [values, mask, self.time(view.time)]
+        parts = [values, mask, self.time(view.time)] if self.reads_values else [mask, self.time(view.time)]
         if len(self.waves):
             phase = values.unsqueeze(-1) * self.waves
             parts += [(wave * mask.unsqueeze(-1)).flatten(1) for wave in (torch.sin(phase), torch.cos(phase))]

@@ -35,10 +35,11 @@ class LearnedAcquirer(Acquirer):
         delays: bool = False,
         freshness: bool = False,
         turns: Float[Tensor, "K F"] | None = None,
+        values: bool = True,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        wanted = (context_size, budget, value_features, delays, freshness, turns is not None)
+        wanted = (context_size, budget, value_features, delays, freshness, turns is not None, values)
         self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
         self.hidden = nn.Linear(self.inputs.width, hidden)
         self.scores = nn.Linear(hidden, n_orders)
@@ -77,11 +78,12 @@ class RecurrentAcquirer(Acquirer):
         delays: bool = False,
         freshness: bool = False,
         turns: Float[Tensor, "K F"] | None = None,
+        values: bool = True,
         memory: int = 32,
     ) -> None:
         super().__init__()
         self.reads_context = context_size > 0
-        wanted = (context_size, budget, value_features, delays, freshness, turns is not None)
+        wanted = (context_size, budget, value_features, delays, freshness, turns is not None, values)
         self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
         self.memory = nn.GRUCell(self.inputs.width, memory)
         self.hidden = nn.Linear(self.inputs.width + memory, hidden)
