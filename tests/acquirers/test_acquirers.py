@@ -328,7 +328,6 @@ def test_with_turns_alone_an_acquirer_asks_for_what_has_waited_longest(memory):
     with torch.no_grad():
         acquirer.scores.weight.zero_()
         acquirer.scores.bias.copy_(torch.tensor([0.0, 0.0, 0.0, -9.0, 0.0]))  # one that is not wanted
-        acquirer.turns.never.fill_(5)
     policy = replace(policy, acquirer=acquirer)
     with inference(policy):
         record = roll_out(policy, tiny_batch((7,)))
@@ -336,12 +335,13 @@ def test_with_turns_alone_an_acquirer_asks_for_what_has_waited_longest(memory):
     assert asked[:4] == [{0, 1}, {2, 4}, {0, 1}, {2, 4}]
 
 
-def test_of_a_panel_the_mean_waiting_time_of_its_features_counts():
+def test_of_a_panel_the_mean_waiting_time_of_its_features_counts_and_what_was_never_seen_waits_since_the_start():
     turns = Turns(torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
     with torch.no_grad():
-        turns.never.fill_(7)
-    found = turns(torch.tensor([[0.0, 3.0, -1.0], [-1.0, 1.0, 2.0]]))
-    assert torch.allclose(found, torch.tensor([[np.log(4) / 2, 7.0], [(7 + np.log(2)) / 2, np.log(3)]]).float())
+        turns.weight.copy_(torch.tensor([1.0, 2.0]))
+    found = turns(torch.tensor([[0.0, 3.0, -1.0], [-1.0, 1.0, 2.0]]), torch.tensor([6, 6]))
+    wanted = [[np.log(4) / 2, 2 * np.log(7)], [(np.log(7) + np.log(2)) / 2, 2 * np.log(3)]]
+    assert torch.allclose(found, torch.tensor(wanted).float())
 
 
 @pytest.mark.parametrize("memory", [0, 4])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from whichwhen.timecode import TimeCode, freshness, steps_since
@@ -85,23 +85,21 @@ class ViewInput(nn.Module):
 
 
 class Turns(nn.Module):
-    """What waiting adds to the score of each order: w · log(1 + steps since what it reveals was sampled), or v if it never was.
+    """What waiting adds to the score of each order: its own weight times log(1 + steps since what it reveals was sampled).
 
-    A hidden layer of a few units can't lead each feature's waiting time to its own order; this does, with two weights for each.
-    It starts from taking turns. Of a panel the mean over its features counts.
+    A hidden layer of a few units can't lead each feature's waiting time to its own order; this does. It starts from taking
+    turns, and what was never sampled waits since the start: nothing is forgotten for good. Of a panel the mean over its
+    features counts.
     """
 
     def __init__(self, reveals: Float[Tensor, "K F"]) -> None:
         super().__init__()
-        self.register_buffer(
-            "members", (reveals / reveals.sum(1, keepdim=True).clamp(min=1)).t().contiguous(), persistent=False
-        )
-        self.waited = nn.Parameter(torch.ones(len(reveals)))
-        self.never = nn.Parameter(torch.ones(len(reveals)))
+        self.register_buffer("members", (reveals / reveals.sum(1, keepdim=True).clamp(min=1)).t().contiguous(), False)
+        self.weight = nn.Parameter(torch.ones(len(reveals)))
 
     members: Tensor
 
-    def forward(self, since: Float[Tensor, "B F"]) -> Float[Tensor, "B K"]:
-        """From the steps since each feature was sampled, -1 = never."""
-        waited, never = torch.log1p(since.clamp(min=0)), (since < 0).to(since.dtype)
-        return (waited @ self.members) * self.waited + (never @ self.members) * self.never
+    def forward(self, since: Float[Tensor, "B F"], time: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
+        """From the steps since each feature was sampled, -1 = never, and the step that is ordered for."""
+        waited = torch.log1p(torch.where(since < 0, time.unsqueeze(-1).to(since.dtype), since))
+        return (waited @ self.members) * self.weight

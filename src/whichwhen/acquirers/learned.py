@@ -56,7 +56,7 @@ class LearnedAcquirer(Acquirer):
         hidden = torch.relu(F.linear(inputs, first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
         scores = torch.addmm(last.bias, hidden, last.weight.t().contiguous())
-        return Scores(scores if self.turns is None else scores + self.turns(state[SINCE]), self.unit), state
+        return Scores(scores if self.turns is None else scores + self.turns(state[SINCE], view.time), self.unit), state
 
 
 class RecurrentAcquirer(Acquirer):
@@ -100,5 +100,5 @@ class RecurrentAcquirer(Acquirer):
         inputs, kept = self.inputs(view, state)
         memory = self.memory(inputs, state["memory"])
         hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
-        scores = self.scores(hidden) if self.turns is None else self.scores(hidden) + self.turns(kept[SINCE])
+        scores = self.scores(hidden) if self.turns is None else self.scores(hidden) + self.turns(kept[SINCE], view.time)
         return Scores(scores, self.unit), {**kept, "memory": memory}
