@@ -246,7 +246,7 @@ def run_demo(args: DemoArgs) -> None:
         data=DataSpec(name="japanese-vowels", fakes=args.fakes, n_fakes=args.n_fakes, shift=args.shift),
         budget=BudgetSpec(per_step=args.budget),
         acquirer=AcquirerSpec(trees=args.trees),
-        training=TrainingSpec(epochs=args.epochs, batch_size=32),
+        training=TrainingSpec(epochs=args.epochs, batch_size=32, choose_by="loss"),
         seed=args.seed,
     )
     device = _prepare(args)
