@@ -108,21 +108,23 @@ def tiny_policy(
     horizon: int = 7,
     seed: int = 0,
     menu: Menu | None = None,
-    context: bool = False,
-    freshness: bool = False,
+    **reads: object,
 ) -> Policy:
-    """A policy with random weights, large enough to make requests and predictions differ between series and steps."""
+    """A policy with random weights, large enough to make requests and predictions differ between series and steps.
+
+    ``reads``: further fields of the acquirer's spec.
+    """
     menu = menu or Menu.one_per_feature(features_of(n_features))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        reads = make_predictor(
+        predicts = make_predictor(
             PredictorSpec(kind=predictor, width=8, layers=2, head=4, dropout=0.0, time_features=2),
             n_features,
             n_classes,
             horizon,
         )
-        spec = AcquirerSpec(kind=acquirer, hidden=16, time_features=3, segments=3, context=context, freshness=freshness)
-        chooses = make_acquirer(spec, menu, horizon, horizon, reads.context_size, seed)
+        spec = AcquirerSpec(kind=acquirer, hidden=16, time_features=3, segments=3, **reads)
+        chooses = make_acquirer(spec, menu, horizon, horizon, predicts.context_size, seed)
         with torch.no_grad():
             for parameter in chooses.parameters():
                 parameter.copy_(torch.randn_like(parameter))
@@ -132,7 +134,7 @@ def tiny_policy(
         real = np.random.default_rng(seed).random((horizon, n_features)) < 0.6
         chooses.tell(Provenance(real), menu.reveals)
     amount: Budget = Unlimited() if acquirer == "complete" else PerStep(budget)
-    return Policy(menu, amount, chooses, reads)
+    return Policy(menu, amount, chooses, predicts)
 
 
 def padded_parts(record: Rollout) -> dict[str, object]:

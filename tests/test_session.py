@@ -19,13 +19,13 @@ from whichwhen.types import tree_map
 
 CLASSES = ("a", "b", "c")
 NAMES = tuple(f"x{i}" for i in range(5))
-ACQUIRERS = ("learned", "context", "freshness", "table", "random", "static-by-time", "complete", "none")
+READS = {"context": {"context": True}, "freshness": {"freshness": True}, "turns": {"turns": True, "values": False}}
+ACQUIRERS = ("learned", *READS, "table", "random", "static-by-time", "complete", "none")
 
 
 def policy_of(acquirer, predictor):
-    """``context`` and ``freshness`` stand for the learned acquirer that reads these, too."""
-    reads = {acquirer: True} if acquirer in ("context", "freshness") else {}
-    return tiny_policy("learned" if reads else acquirer, predictor, **reads)
+    """``context``, ``freshness`` and ``turns`` stand for the learned acquirer with these."""
+    return tiny_policy("learned" if acquirer in READS else acquirer, predictor, **READS.get(acquirer, {}))
 
 
 def open_session(policy, key=13, mean=0.0, std=1.0, fingerprint="me"):
@@ -239,7 +239,7 @@ def test_values_that_can_not_be_used_are_refused_and_leave_the_session_as_it_was
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
-@pytest.mark.parametrize("acquirer", ["learned", "context", "freshness", "table", "random", "static"])
+@pytest.mark.parametrize("acquirer", ["learned", *READS, "table", "random", "static"])
 @pytest.mark.parametrize("stop", [0, 1, 4])
 def test_a_restored_session_goes_on_as_if_nothing_had_happened(acquirer, predictor, stop, tmp_path):
     policy, rows = policy_of(acquirer, predictor), tiny_batch((7,)).values[0]

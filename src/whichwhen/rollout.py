@@ -79,7 +79,8 @@ def begin(policy: Policy, keys: Int[Tensor, " B"], generator: Generator | None =
     ledger = policy.budget.init(keys)
     nothing = Reveal.nothing(size, len(policy.menu.features), keys.device)
     pending = policy.rules.to(keys.device).init(size)
-    return _place_order(policy, nothing, context, predictor_state, policy.acquirer.init(keys), ledger, pending, generator)
+    acquirer_state = policy.acquirer.init(keys)
+    return _place_order(policy, nothing, context, predictor_state, acquirer_state, ledger, pending, None, generator)
 
 
 def acquisition_step(
@@ -94,7 +95,8 @@ def acquisition_step(
     if policy.budget.settles:
         unanswered = policy.rules.to(reveal.mask.device).unanswered(state.selection, reveal)
         ledger = policy.budget.settle(ledger, unanswered)
-    return logits, _place_order(policy, reveal, context, predictor_state, state.acquirer, ledger, state.pending, generator)
+    own, asked = state.acquirer, state.selection.request
+    return logits, _place_order(policy, reveal, context, predictor_state, own, ledger, state.pending, asked, generator)
 
 
 def _place_order(
@@ -105,12 +107,13 @@ def _place_order(
     acquirer_state: State,
     ledger: Ledger,
     pending: Pending,
+    asked: Tensor | None,
     generator: Generator | None,
 ) -> LoopState:
     rules = policy.rules.to(reveal.values.device)
     time = reveal.time + 1
     allowance, must = rules.restrict(policy.budget.allow(ledger, reveal, policy.menu), pending)
-    view = View(reveal, allowance, context, time, rules.under_way(pending))
+    view = View(reveal, allowance, context, time, rules.under_way(pending), asked)
     scores, acquirer_state = policy.acquirer.step(view, acquirer_state)
     selection = policy.selector.select(scores, allowance, rules.costs, generator)
     if must is not None:

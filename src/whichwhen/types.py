@@ -176,6 +176,7 @@ class View:
         context: what the predictor lets it see.
         time: the step that it orders for: 0 for the initial request, otherwise one after the reveal's.
         under_way: 1 for each order that was asked and whose result is yet to come; None where all arrive at the next step.
+        asked: 1 for each order of the request before this one, answered or not; None before the first.
     """
 
     reveal: Reveal
@@ -183,6 +184,7 @@ class View:
     context: Float[Tensor, "B H"]
     time: Int[Tensor, " B"]
     under_way: Float[Tensor, "B K"] | None = None
+    asked: Float[Tensor, "B K"] | None = None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from whichwhen.acquirers._inputs import Turns, ViewInput
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.contracts import Acquirer
 from whichwhen.errors import SpecError
-from whichwhen.menu import Menu
+from whichwhen.menu import Menu, Order
 from whichwhen.presets import preset_spec
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import inference, roll_out
@@ -319,27 +319,57 @@ def test_freshness_tells_apart_what_the_last_observation_can_not(memory):
     assert not torch.equal(*found)
 
 
+def turns_alone(menu, budget=1.0, memory=0, unwanted=()):
+    """A policy whose acquirer knows nothing but whose turn it is; 7 steps."""
+    policy = tiny_policy(budget=budget, n_features=len(menu.features), menu=menu, memory=memory, turns=True)
+    with torch.no_grad():
+        policy.acquirer.scores.weight.zero_()
+        policy.acquirer.scores.bias.zero_()
+        policy.acquirer.scores.bias[list(unwanted)] = -9.0
+        policy.acquirer.turns.weight.fill_(1.0)
+    return policy
+
+
+def requests_of(policy, batch):
+    """What the first series asked for, step by step."""
+    with inference(policy):
+        record = roll_out(policy, batch)
+    return [tuple(step.selection.request[0].nonzero().flatten().tolist()) for step in record.steps]
+
+
 @pytest.mark.parametrize("memory", [0, 4])
 def test_with_turns_alone_an_acquirer_asks_for_what_has_waited_longest(memory):
-    policy = tiny_policy(budget=2, horizon=7)
-    acquirer = make_acquirer(
-        AcquirerSpec(hidden=8, memory=memory, turns=True), policy.menu, 7, 7, policy.predictor.context_size, 0
-    )
-    with torch.no_grad():
-        acquirer.scores.weight.zero_()
-        acquirer.scores.bias.copy_(torch.tensor([0.0, 0.0, 0.0, -9.0, 0.0]))  # one that is not wanted
-    policy = replace(policy, acquirer=acquirer)
-    with inference(policy):
-        record = roll_out(policy, tiny_batch((7,)))
-    asked = [set(step.selection.request[0].nonzero().flatten().tolist()) for step in record.steps]
-    assert asked[:4] == [{0, 1}, {2, 4}, {0, 1}, {2, 4}]
+    policy = turns_alone(plain_menu(5), budget=2, memory=memory, unwanted=[3])
+    assert requests_of(policy, tiny_batch((7,)))[:4] == [(0, 1), (2, 4), (0, 1), (2, 4)]
 
 
-def test_of_a_panel_the_mean_waiting_time_of_its_features_counts_and_what_was_never_seen_waits_since_the_start():
+def test_who_has_asked_has_had_a_turn_even_before_the_result_arrives():
+    menu = Menu(tuple(features_of(4)), tuple(Order(f"x{i}", (f"x{i}",), 1.0, turnaround=3) for i in range(4)))
+    assert requests_of(turns_alone(menu), tiny_batch((7,), n_features=4)) == [(i % 4,) for i in range(7)]
+
+
+def test_who_was_not_answered_has_had_a_turn():
+    batch = tiny_batch((7,), n_features=4)
+    observed = batch.observed.clone()
+    observed[..., 1] = False
+    batch = replace(batch, observed=observed, values=batch.values * observed, complete=False)
+    assert requests_of(turns_alone(plain_menu(4)), batch) == [(i % 4,) for i in range(7)]
+
+
+def test_a_panel_that_shares_features_with_others_has_had_part_of_its_turn_with_them():
+    orders = (Order("ab", ("x0", "x1"), 1.0), Order("bc", ("x1", "x2"), 1.0), Order("d", ("x3",), 1.0))
+    asked = requests_of(turns_alone(Menu(tuple(features_of(4)), orders)), tiny_batch((7,), n_features=4))
+    assert asked[:5] == [(0,), (2,), (1,), (2,), (0,)]
+
+
+def test_of_a_panel_the_mean_waiting_time_of_its_features_counts_and_what_never_had_a_turn_waits_since_the_start():
     turns = Turns(torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
     with torch.no_grad():
         turns.weight.copy_(torch.tensor([1.0, 2.0]))
-    found = turns(torch.tensor([[0.0, 3.0, -1.0], [-1.0, 1.0, 2.0]]), torch.tensor([6, 6]))
+    waited = torch.tensor([[-1.0, 2.0, -1.0], [-1.0, 0.0, 1.0]])
+    view = view_at(6, mask=torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), size=2, n_features=3)
+    found, kept = turns(view, dict.fromkeys(turns.init(2), waited))
+    assert [tensor.tolist() for tensor in kept.values()] == [[[0.0, 3.0, -1.0], [-1.0, 1.0, 2.0]]]
     wanted = [[np.log(4) / 2, 2 * np.log(7)], [(np.log(7) + np.log(2)) / 2, 2 * np.log(3)]]
     assert torch.allclose(found, torch.tensor(wanted).float())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from whichwhen.acquirers._inputs import Turns, ViewInput
 from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer, RandomMasks
 from whichwhen.acquirers.learned import LearnedAcquirer, RecurrentAcquirer
 from whichwhen.acquirers.oracle import OracleAcquirer
@@ -50,11 +51,22 @@ def make_acquirer(
     n_features, n_orders = len(menu.features), len(menu.orders)
     match spec.kind:
         case "learned":
-            reads = context_size if spec.context else 0
-            shape = (n_features, n_orders, horizon, spec.hidden, spec.time_features, reads)
-            turns = torch.from_numpy(menu.reveals).float() if spec.turns else None
-            inputs = (spec.budget, spec.value_features, menu.delays, spec.freshness, turns, spec.values)
-            return RecurrentAcquirer(*shape, *inputs, spec.memory) if spec.memory else LearnedAcquirer(*shape, *inputs)
+            inputs = ViewInput(
+                n_features,
+                n_orders,
+                horizon,
+                spec.time_features,
+                context_size=context_size if spec.context else 0,
+                budget=spec.budget,
+                value_features=spec.value_features,
+                delays=menu.delays,
+                freshness=spec.freshness,
+                values=spec.values,
+            )
+            turns = Turns(torch.from_numpy(menu.reveals).float()) if spec.turns else None
+            if spec.memory:
+                return RecurrentAcquirer(inputs, spec.hidden, turns, spec.memory)
+            return LearnedAcquirer(inputs, spec.hidden, turns)
         case "table":
             return TableAcquirer(n_orders, horizon)
         case "random":

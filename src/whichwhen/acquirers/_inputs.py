@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from whichwhen.timecode import TimeCode, freshness, steps_since
 from whichwhen.types import State, View
 
-SINCE = "since"
+_SINCE, _WAITED = "since", "waited"
 SLOWEST = math.pi / 2
 """Of the waves of a value, per standard deviation: a whole turn from two below the mean to two above."""
 
@@ -37,7 +37,6 @@ class ViewInput(nn.Module):
         value_features: int = 0,
         delays: bool = False,
         freshness: bool = False,
-        turns: bool = False,
         values: bool = True,
     ) -> None:
         super().__init__()
@@ -47,8 +46,7 @@ class ViewInput(nn.Module):
         self.reads_under_way = delays
         self.reads_values = values
         self.reads_freshness = freshness
-        self.keeps_since = freshness or turns
-        self.n_features = n_features
+        self.n_features, self.n_orders = n_features, n_orders
         self.scale = 1 / math.log1p(n_orders)
         per_feature = 1 + values + 2 * value_features + freshness
         self.width = per_feature * n_features + self.time.width + context_size + budget + delays * n_orders
@@ -58,7 +56,7 @@ class ViewInput(nn.Module):
 
     def init(self, size: int) -> State:
         """What it has to keep from step to step, where nothing was seen: the steps since each feature was, -1 = never."""
-        return {SINCE: self.waves.new_full((size, self.n_features), -1.0)} if self.keeps_since else {}
+        return {_SINCE: self.waves.new_full((size, self.n_features), -1.0)} if self.reads_freshness else {}
 
     def forward(self, view: View, state: State) -> tuple[Float[Tensor, "B W"], State]:
         """``[B, width]``, and what to keep."""
@@ -76,30 +74,37 @@ class ViewInput(nn.Module):
         if self.reads_under_way:
             assert view.under_way is not None, "a menu without delays"
             parts.append(view.under_way)
-        if self.keeps_since:
-            since = steps_since(view.reveal, state[SINCE])
-            if self.reads_freshness:
-                parts.append(freshness(since))
-            state = {SINCE: since}
-        return torch.cat(parts, -1), state
+        if not self.reads_freshness:
+            return torch.cat(parts, -1), {}
+        since = steps_since(view.reveal, state[_SINCE])
+        return torch.cat([*parts, freshness(since)], -1), {_SINCE: since}
 
 
 class Turns(nn.Module):
-    """What waiting adds to the score of each order: its own weight times log(1 + steps since what it reveals was sampled).
+    """What waiting adds to the score of each order: its own weight times log(1 + steps since what it reveals had its turn).
 
-    A hidden layer of a few units can't lead each feature's waiting time to its own order; this does. It starts from taking
-    turns, and what was never sampled waits since the start: nothing is forgotten for good. Of a panel the mean over its
-    features counts.
+    A hidden layer of a few units can't lead each feature's waiting time to its own order; this does. A feature has its turn
+    when it is asked for, be it answered late or never, or arrives by itself. It starts from taking turns, and what never had
+    one waits since the start: nothing is forgotten for good. Of a panel the mean over its features counts.
     """
 
     def __init__(self, reveals: Float[Tensor, "K F"]) -> None:
         super().__init__()
-        self.register_buffer("members", (reveals / reveals.sum(1, keepdim=True).clamp(min=1)).t().contiguous(), False)
+        self.register_buffer("reveals", reveals, persistent=False)
+        self.register_buffer("members", (reveals / reveals.sum(1, keepdim=True)).t().contiguous(), persistent=False)
         self.weight = nn.Parameter(torch.ones(len(reveals)))
 
+    reveals: Tensor
     members: Tensor
 
-    def forward(self, since: Float[Tensor, "B F"], time: Int[Tensor, " B"]) -> Float[Tensor, "B K"]:
-        """From the steps since each feature was sampled, -1 = never, and the step that is ordered for."""
-        waited = torch.log1p(torch.where(since < 0, time.unsqueeze(-1).to(since.dtype), since))
-        return (waited @ self.members) * self.weight
+    def init(self, size: int) -> State:
+        """Nothing had its turn: -1."""
+        return {_WAITED: self.members.new_full((size, len(self.members)), -1.0)}
+
+    def forward(self, view: View, state: State) -> tuple[Float[Tensor, "B K"], State]:
+        """What to add to the scores, and what to keep."""
+        waited = steps_since(view.reveal, state[_WAITED])
+        if view.asked is not None:
+            waited = torch.where(view.asked @ self.reveals > 0, 0.0, waited)
+        steps = torch.where(waited < 0, view.time.unsqueeze(-1).to(waited.dtype), waited)
+        return (torch.log1p(steps) @ self.members) * self.weight, {_WAITED: waited}

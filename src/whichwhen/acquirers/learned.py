@@ -3,102 +3,80 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whichwhen.acquirers._inputs import SINCE, Turns, ViewInput
+from whichwhen.acquirers._inputs import Turns, ViewInput
 from whichwhen.contracts import Acquirer
 from whichwhen.types import Scores, State, View
 
 
-class LearnedAcquirer(Acquirer):
+class _Network(Acquirer):
+    """What the two have in common: what they read, and what waiting adds.
+
+    Args:
+        inputs: what it reads.
+        turns: a way of its own for waiting to the scores; None = there is none.
+    """
+
+    def __init__(self, inputs: ViewInput, turns: Turns | None) -> None:
+        super().__init__()
+        self.reads_context = inputs.reads_context
+        self.inputs = inputs
+        self.turns = turns
+
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """What inputs and turns have to keep; nothing, as a rule."""
+        return {**self.inputs.init(len(keys)), **(self.turns.init(len(keys)) if self.turns else {})}
+
+    def _scored(self, scores: Tensor, view: View, state: State, kept: State) -> tuple[Scores, State]:
+        if self.turns is not None:
+            waiting, waited = self.turns(view, state)
+            scores, kept = scores + waiting, {**kept, **waited}
+        return Scores(scores, self.unit), kept
+
+
+class LearnedAcquirer(_Network):
     """One hidden layer with ReLU on the last observation, its mask and the time step that it orders for.
 
     The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no context. The initial request comes
-    from the same network, with nothing observed and time 0. It has no memory of its own; with ``context_size`` it reads the
-    predictor's context, of that width, with ``budget`` what may be spent, with ``value_features`` waves of the values, with
-    ``freshness`` how long ago each feature was seen; with ``turns``, what each order reveals, waiting has a way of its own
-    to the scores.
+    from the same network, with nothing observed and time 0. It has no memory of its own.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        n_orders: int,
-        horizon: int,
-        hidden: int = 32,
-        time_features: int = 8,
-        context_size: int = 0,
-        budget: bool = False,
-        value_features: int = 0,
-        delays: bool = False,
-        freshness: bool = False,
-        turns: Float[Tensor, "K F"] | None = None,
-        values: bool = True,
-    ) -> None:
-        super().__init__()
-        self.reads_context = context_size > 0
-        wanted = (context_size, budget, value_features, delays, freshness, turns is not None, values)
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
-        self.hidden = nn.Linear(self.inputs.width, hidden)
-        self.scores = nn.Linear(hidden, n_orders)
-        self.turns = None if turns is None else Turns(turns)
-
-    def init(self, keys: Int[Tensor, " B"]) -> State:
-        """What the inputs have to keep; nothing, as a rule."""
-        return self.inputs.init(len(keys))
+    def __init__(self, inputs: ViewInput, hidden: int = 32, turns: Turns | None = None) -> None:
+        super().__init__(inputs, turns)
+        self.hidden = nn.Linear(inputs.width, hidden)
+        self.scores = nn.Linear(hidden, inputs.n_orders)
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits of the approximate conditional mutual information."""
         first, last = self.hidden, self.scores
-        inputs, state = self.inputs(view, state)
+        inputs, kept = self.inputs(view, state)
         hidden = torch.relu(F.linear(inputs, first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
-        scores = torch.addmm(last.bias, hidden, last.weight.t().contiguous())
-        return Scores(scores if self.turns is None else scores + self.turns(state[SINCE], view.time), self.unit), state
+        return self._scored(torch.addmm(last.bias, hidden, last.weight.t().contiguous()), view, state, kept)
 
 
-class RecurrentAcquirer(Acquirer):
+class RecurrentAcquirer(_Network):
     """The same inputs, remembered by a GRU: what was seen at any earlier step can tell what to order.
 
     Its own state carries the gradient from step to step; with ``gradient="detached"`` what it reads does not.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        n_orders: int,
-        horizon: int,
-        hidden: int = 32,
-        time_features: int = 8,
-        context_size: int = 0,
-        budget: bool = False,
-        value_features: int = 0,
-        delays: bool = False,
-        freshness: bool = False,
-        turns: Float[Tensor, "K F"] | None = None,
-        values: bool = True,
-        memory: int = 32,
-    ) -> None:
-        super().__init__()
-        self.reads_context = context_size > 0
-        wanted = (context_size, budget, value_features, delays, freshness, turns is not None, values)
-        self.inputs = ViewInput(n_features, n_orders, horizon, time_features, *wanted)
-        self.memory = nn.GRUCell(self.inputs.width, memory)
-        self.hidden = nn.Linear(self.inputs.width + memory, hidden)
-        self.scores = nn.Linear(hidden, n_orders)
-        self.turns = None if turns is None else Turns(turns)
+    def __init__(self, inputs: ViewInput, hidden: int = 32, turns: Turns | None = None, memory: int = 32) -> None:
+        super().__init__(inputs, turns)
+        self.memory = nn.GRUCell(inputs.width, memory)
+        self.hidden = nn.Linear(inputs.width + memory, hidden)
+        self.scores = nn.Linear(hidden, inputs.n_orders)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
-        """An empty memory."""
-        empty = self.scores.weight.new_zeros(len(keys), self.memory.hidden_size)
-        return {"memory": empty, **self.inputs.init(len(keys))}
+        """An empty memory beside what inputs and turns keep."""
+        return {"memory": self.scores.weight.new_zeros(len(keys), self.memory.hidden_size), **super().init(keys)}
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits from what is seen now and what is remembered, this step included."""
         inputs, kept = self.inputs(view, state)
         memory = self.memory(inputs, state["memory"])
         hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
-        scores = self.scores(hidden) if self.turns is None else self.scores(hidden) + self.turns(kept[SINCE], view.time)
-        return Scores(scores, self.unit), {**kept, "memory": memory}
+        return self._scored(self.scores(hidden), view, state, {**kept, "memory": memory})

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whichwhen._version import __version__
-from whichwhen.acquirers import LearnedAcquirer
+from whichwhen.acquirers import make_acquirer
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import PerStep
 from whichwhen.data import Dataset, SeriesSet, StoreWriter, open_store
@@ -36,7 +36,7 @@ from whichwhen.predictors import ConvPredictor, LSTMPredictor
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import GumbelTopK, HardTopK
 from whichwhen.session import Session
-from whichwhen.specs import RunSpec
+from whichwhen.specs import AcquirerSpec, RunSpec
 from whichwhen.training.detached import roll_out_detached
 from whichwhen.training.loop import fit
 from whichwhen.training.objectives import EndToEnd
@@ -108,7 +108,8 @@ class Bench:
             else ConvPredictor(width, setting.classes, steps, 32, setting.layers)
         )
         times = 0 if setting.predictor == "lstm" else 8
-        acquirer = LearnedAcquirer(width, width, steps, setting.hidden, times, predictor.context_size if setting.context else 0)
+        reads = AcquirerSpec(hidden=setting.hidden, time_features=times, context=setting.context)
+        acquirer = make_acquirer(reads, menu, steps, steps, predictor.context_size, 0)
         policy = Policy(menu, PerStep(setting.budget), acquirer, predictor, GumbelTopK())
         return cls(setting, policy, Hindsight(batch, labels))
 

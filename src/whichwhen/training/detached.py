@@ -55,7 +55,7 @@ class DetachedView(Acquirer):
         """As inside, cut off from what brought the values here."""
         seen = view.reveal
         reveal = Reveal(seen.values.detach(), seen.mask.detach(), seen.age, seen.time)
-        return self.inner.step(View(reveal, view.allowance, view.context.detach(), view.time, view.under_way), state)
+        return self.inner.step(replace(view, reveal=reveal, context=view.context.detach()), state)
 
 
 class WithoutGradient(Reader):
