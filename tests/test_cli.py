@@ -284,6 +284,12 @@ def test_a_budget_is_the_most_that_the_best_preset_asks_for_where_features_move(
     assert specs_trained[0].budget.cap == 3
 
 
+@pytest.mark.parametrize("flag", ["--acquirer-value-features 3", "--acquirer-context"])
+def test_who_wants_values_gets_them_with_the_best_preset_of_the_digits(flag: str, specs_trained: list[RunSpec]) -> None:
+    assert main(["train", "spoken-arabic-digits", "--fakes", "noise", "--preset", "best", *flag.split(), "--json"]) == 0
+    assert specs_trained[0].acquirer.values
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -391,6 +397,16 @@ def test_evaluate_gives_the_numbers_of_the_result(call: Callable[..., str], run:
 def test_evaluate_is_on_test_by_default(call: Callable[..., str], run: Path) -> None:
     assert json.loads(call("evaluate", str(run), "--json"))["accuracy"] == result_of(run)["test"]["accuracy"]
     assert f"{result_of(run)['test']['accuracy']:.4g}" in call("evaluate", str(run))
+
+
+def test_evaluate_with_another_total_bills_and_paces_it_as_the_model_was_trained(
+    call: Callable[..., str], tmp_path: Path
+) -> None:
+    paid = ("--total", "6", "--pace", "open", "--bill", "delivered")
+    call(*TRAIN_TINY, *paid, "--out", str(tmp_path / "run"))
+    own = json.loads(call("evaluate", str(tmp_path / "run"), "--json"))
+    again = json.loads(call("evaluate", str(tmp_path / "run"), "--total", "6", "--json"))
+    assert again == own
 
 
 def test_evaluate_with_another_budget(call: Callable[..., str], run: Path) -> None:

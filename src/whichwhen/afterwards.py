@@ -14,20 +14,29 @@ from torch import Tensor
 from whichwhen.contracts import Predictor
 from whichwhen.noise import Generator
 from whichwhen.rollout import Policy, roll_out
-from whichwhen.types import Batch, Reveal, Rollout, State
+from whichwhen.types import Batch, Reveal, Rollout, State, tree_map
 
 
 def walk_then_read(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
-    """As :func:`roll_out`, to the same record and gradient, and faster where the acquirer does not wait for the predictor."""
+    """As :func:`roll_out`, to the same requests, logits and gradient; faster where the acquirer need not wait for predictions.
+
+    The logits are those of the whole record (``flat_logits`` and what is made of it); its single steps have none then.
+    """
     if policy.acquirer.reads_context:
         return roll_out(policy, batch, generator)
     return read_afterwards(policy, Unread(policy.predictor), batch, generator)
 
 
-def read_afterwards(policy: Policy, reader: Reader, batch: Batch, generator: Generator | None) -> Rollout:
-    """The loop with ``reader`` in the predictor's place, and the predictor's own logits in the record."""
-    record = roll_out(replace(policy, predictor=reader), batch, generator)
-    logits, _ = policy.predictor.packed(record.flat(lambda step: step.reveal), record.sizes)
+def read_afterwards(
+    policy: Policy, reader: Reader, batch: Batch, generator: Generator | None, *, branching: bool = False
+) -> Rollout:
+    """The loop with ``reader`` in the predictor's place, and the predictor's own logits in the record.
+
+    With ``branching`` the reader's states are kept, and no gradient goes from the predictions to the requests.
+    """
+    record = roll_out(replace(policy, predictor=reader), batch, generator, keep_states=branching)
+    reveals = record.flat(lambda step: step.reveal)
+    logits, _ = policy.predictor.packed(tree_map(Tensor.detach, reveals) if branching else reveals, record.sizes)
     return replace(record, flat_logits=logits)
 
 

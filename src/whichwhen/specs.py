@@ -294,7 +294,7 @@ class AcquirerSpec(Spec):
     )
     turns: Annotated[bool, tyro.conf.arg(name="acquirer-turns")] = Field(
         False,
-        description="learned: add to the score of each order how long it is since what it reveals was last sampled, with a "
+        description="learned: add to the score of each order how long it is since what it reveals was last asked for, with a "
         "weight of its own: where a few of many slow features can be had at a step.",
         json_schema_extra=_LATER,
     )
@@ -312,6 +312,11 @@ class AcquirerSpec(Spec):
         self._at_least(0, "time_features", "value_features", "memory")
         if self.value_features and not self.values:
             raise SpecError("waves of values that are not read", expected="--acquirer-value-features 0, or --acquirer-values")
+        if self.context and not self.values:
+            raise SpecError(
+                "context, in which the values are, without values",
+                expected="--no-acquirer-context, or --acquirer-values",
+            )
 
 
 class PredictorSpec(Spec):
@@ -392,8 +397,8 @@ class TrainingSpec(Spec):
     )
     explore: float = Field(
         0.0,
-        description="Share of the series that ask at random in an epoch of training, so that the predictor does not forget "
-        "what the acquirer no longer asks for.",
+        description="learned, table: share of the series that ask at random in an epoch of training, so that the predictor "
+        "does not forget what the acquirer no longer asks for.",
         json_schema_extra=_LATER,
     )
     jitter: float = Field(
@@ -404,8 +409,8 @@ class TrainingSpec(Spec):
     )
     stretch: float = Field(
         0.0,
-        description="Make each series faster or slower, anew in each epoch, by a random factor of at most e to this: for test "
-        "series with another pace than those of training.",
+        description="Make each series faster or slower, anew in each epoch, by a random factor of at most e to this, none "
+        "longer than the longest of its batch: for test series with another pace than those of training.",
         json_schema_extra=_LATER,
     )
     step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")
@@ -461,6 +466,12 @@ class RunSpec(Spec):
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(0, "seed")
+        if self.training.stretch and self.data.shift:
+            raise SpecError(
+                f"stretch {self.training.stretch:g} with shifted features",
+                expected="one of them: at another pace, features would move at other times than in the test series",
+                do="use --stretch 0",
+            )
 
     @property
     def hash(self) -> str:

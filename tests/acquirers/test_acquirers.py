@@ -385,3 +385,5 @@ def test_without_values_an_acquirer_asks_the_same_whatever_was_measured(memory):
     assert torch.equal(*found)
     with pytest.raises(SpecError, match="waves of values that are not read"):
         AcquirerSpec(values=False, value_features=2)
+    with pytest.raises(SpecError, match="context, in which the values are"):
+        AcquirerSpec(values=False, context=True)

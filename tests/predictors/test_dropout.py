@@ -32,3 +32,14 @@ def test_it_follows_from_torch_s_seed_and_differs_from_call_to_call():
     assert not torch.equal(one, other)
     agree = (one == other).float().mean().item()
     assert agree == pytest.approx(0.5, abs=0.06)
+
+
+def test_neighbours_are_dropped_independently():
+    torch.manual_seed(0)
+    kept = (dropout(torch.ones(100_000), 0.5) > 0).float() - 0.5
+    for lag in (1, 2, 3, 4, 8, 16):
+        assert abs(float((kept[lag:] * kept[:-lag]).mean() * 4)) < 0.02
+
+
+def test_a_share_just_below_one_leaves_finite_numbers():
+    assert torch.isfinite(dropout(torch.ones(1000), 0.999999)).all()

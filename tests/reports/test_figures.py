@@ -14,7 +14,8 @@ from builders import tiny_dataset
 from support import contents
 from whichwhen.data import load_dataset
 from whichwhen.errors import SpecError
-from whichwhen.reports.figures import draw_curves, draw_patterns, draw_samples, save_figure
+from whichwhen.evaluation import Reliability
+from whichwhen.reports.figures import draw_curves, draw_patterns, draw_reliability, draw_samples, save_figure
 
 
 def pattern(shares: np.ndarray, real: np.ndarray) -> pl.DataFrame:
@@ -195,3 +196,13 @@ def test_a_figure_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(RuntimeError):
         save_figure(figure, path)
     assert contents(tmp_path) == {"a.png": b"old"}
+
+
+@pytest.mark.parametrize(("fit", "end"), [(True, 0.3), (False, 1.0)])
+def test_a_reliability_panel_ends_at_one_or_where_its_curves_do_whatever_bins_are_empty(fit: bool, end: float) -> None:
+    nan = float("nan")
+    numbers = (np.linspace(0, 1, 4), np.array([0.1, 0.25, nan]), np.array([0.05, 0.3, nan]))
+    curve = Reliability(*numbers, np.array([5, 5, 0]), np.array([5.0, 5.0, 0.0]))
+    (panel,) = draw_reliability({"a": {"one": curve}}, fit=fit).axes
+    assert panel.get_xlim() == pytest.approx((-0.02 * end, 1.02 * end))
+    assert panel.get_ylim() == pytest.approx((-0.02 * end, 1.02 * end))

@@ -5,13 +5,14 @@ import torch
 
 from builders import PREDICTORS, tiny_batch, tiny_policy
 from whichwhen.acquirers import LearnedAcquirer
+from whichwhen.acquirers._inputs import ViewInput
 from whichwhen.afterwards import walk_then_read
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import begin, measure, roll_out
 from whichwhen.selection import GumbelTopK, SequentialGumbel
 from whichwhen.training import EndToEnd
 from whichwhen.training.detached import DetachedView, roll_out_detached
-from whichwhen.types import Hindsight, Scores, View
+from whichwhen.types import Hindsight, Scores
 
 RELAXED = [GumbelTopK(), GumbelTopK(0.5), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
 LENGTHS = [(6, 6, 6), (6, 2, 5)]
@@ -119,12 +120,12 @@ class Remembering(LearnedAcquirer):
         gain = self.hidden.weight[0, 0]
         seen = state["seen"] * gain + view.reveal.values
         again = replace(view.reveal, values=seen)
-        scores, _ = super().step(View(again, view.allowance, view.context, view.time), {})
+        scores, _ = super().step(replace(view, reveal=again), {})
         return scores, {"seen": seen}
 
 
 def test_an_acquirer_with_a_state_learns_through_it():
-    policy = replace(tiny_policy("learned"), acquirer=Remembering(5, 5, 7, 8, 2), selector=GumbelTopK())
+    policy = replace(tiny_policy("learned"), acquirer=Remembering(ViewInput(5, 5, 7, 2), 8), selector=GumbelTopK())
     batch = tiny_batch((6, 2, 5))
     plain = roll_out(replace(policy, acquirer=DetachedView(policy.acquirer)), batch, seeded())
     fast = roll_out_detached(policy, batch, seeded())
@@ -161,3 +162,12 @@ def test_the_full_gradient_is_that_of_the_plain_loop(selector, predictor, length
     assert torch.allclose(fast.logits, plain.logits, atol=1e-5)
     for one, other in zip(gradient_of(policy, fast, batch), gradient_of(policy, plain, batch), strict=True):
         assert_close(one, other)
+
+
+@pytest.mark.parametrize("context", [False, True], ids=["blind", "reads context"])
+def test_only_who_reads_the_context_waits_for_the_predictor(context, monkeypatch):
+    policy, steps = tiny_policy("learned", context=context), []
+    own = policy.predictor.step
+    monkeypatch.setattr(policy.predictor, "step", lambda *given: (steps.append(1), own(*given))[1])
+    walk_then_read(policy, tiny_batch((7, 5)))
+    assert len(steps) == (7 if context else 0)

@@ -20,9 +20,10 @@ from whichwhen.evaluation.pacing import at_budget, find_price, prices_between, t
 from whichwhen.menu import Feature
 from whichwhen.model import make_model
 from whichwhen.predictors import make_predictor
+from whichwhen.presets import best_spec
 from whichwhen.rollout import roll_out
 from whichwhen.selection import GumbelTopK
-from whichwhen.specs import BudgetSpec, PredictorSpec
+from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, PredictorSpec
 from whichwhen.training import fit
 from whichwhen.training.augment import jittered, stretched
 from whichwhen.training.exploring import Exploring
@@ -223,8 +224,9 @@ def test_an_open_total_may_be_spent_at_once_and_an_even_one_may_not():
     for pace in ("even", "open"):
         model = make_model(tiny_spec(budget__total=4.0, budget__pace=pace, acquirer__kind="random"), data)
         bills[pace] = roll_out(model.policy, data.test.hindsight(np.arange(len(data.test))).batch).cost
-        at_four = at_budget(model, BudgetSpec(total=4.0), data.validation)
-        assert at_four.budget == model.policy.budget
+        wanted = BudgetSpec(total=4.0, pace=pace)
+        assert at_budget(model, wanted, data.validation).budget == model.policy.budget
+        assert at_budget(make_model(tiny_spec(), data), wanted, data.validation).budget == model.policy.budget
     assert (bills["open"][:, 0] == 4).all()
     assert bills["open"][:, 1:].sum() == 0
     assert (bills["even"][:, 0] < 4).all()
@@ -260,6 +262,8 @@ def test_stretching_shows_steps_of_a_series_in_their_order_with_their_labels(see
         assert new >= 1
         shown = known.step_labels[i, :new]
         assert (shown[1:] >= shown[:-1]).all()
+        even = (np.arange(new) + 0.5) * old / new - 0.5
+        assert np.abs(shown.numpy() - even).max() <= 0.5 + 1e-5  # the whole series, at an even pace
         assert shown.min() >= 0
         assert shown.max() < old
         assert (known.batch.values[i, :new] == shown.unsqueeze(-1) + 1).all()
@@ -275,6 +279,9 @@ def test_series_are_changed_in_training_alone_and_the_same_way_after_a_break(wha
     changed = spec.change(**{f"training__{what}": 1.0})
     one, other = fit(make_model(spec, data), data), fit(make_model(changed, data), data)
     assert one.history[0]["loss"] != other.history[0]["loss"]
+    still = {"training__learning_rate": 1e-30, "training__weight_decay": 0.0, "predictor__dropout": 0.0}
+    judged = [fit(make_model(each.change(**still), data), data).history[0]["validation_loss"] for each in (spec, changed)]
+    assert judged[0] == judged[1]
     kept = []
     with pytest.raises(KeyboardInterrupt):
         fit(
@@ -289,6 +296,13 @@ def test_series_are_changed_in_training_alone_and_the_same_way_after_a_break(wha
 def test_a_stretch_beyond_reason_is_refused():
     with pytest.raises(SpecError, match=r"stretch is 1.5; expected from 0 to 1"):
         tiny_spec(training__stretch=1.5)
+
+
+def test_a_stretch_of_features_that_move_by_the_clock_is_refused_and_not_in_the_best_preset():
+    with pytest.raises(SpecError, match="with shifted features"):
+        tiny_spec(training__stretch=0.1, data__shift=True, data__fakes="zeros")
+    moving = DataSpec(name="spoken-arabic-digits", fakes="zeros", shift=True)
+    assert best_spec(moving, AcquirerSpec()).training.stretch == 0
 
 
 # -- weights and rates

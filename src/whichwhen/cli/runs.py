@@ -176,7 +176,8 @@ def run_evaluate(args: EvaluateArgs) -> None:
     spec = model.card.spec
     if args.budget is not None:
         PerStep(args.budget).check(model.policy.menu)  # says what the menu allows
-    wanted = BudgetSpec(per_step=args.budget or spec.budget.per_step, total=args.total, price=args.price)
+    as_trained = {"pace": spec.budget.pace, "bill": spec.budget.bill}
+    wanted = BudgetSpec(per_step=args.budget or spec.budget.per_step, total=args.total, price=args.price, **as_trained)
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
     model.check_classes(data.classes)

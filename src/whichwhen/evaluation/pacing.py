@@ -60,8 +60,8 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
     """A trained model's policy under another budget: per step, in total, or at a price.
 
     A total needs a pace: where the scores are nats or were learned under prices, the price that serves best on validation; else
-    it becomes available evenly over the horizon, or is open at once if the model was trained so. Scores that are neither
-    answer to a price through a reserve, see :func:`find_reserve`.
+    it becomes available evenly over the horizon, or is open at once if that is wanted. Scores that are neither answer to a
+    price through a reserve, see :func:`find_reserve`.
     """
     policy, spec = model.policy, model.card.spec
     worth = policy.acquirer.unit == "nats" or (spec.budget.priced and policy.acquirer.learns)
@@ -79,7 +79,7 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
         if worth:
             low, high = spec.budget.train_range if spec.budget.priced and spec.budget.train_range else DEFAULT_PRICES
             total = replace(total, price=find_price(policy, validation, total, prices_between(low, high), device))
-        elif spec.budget.pace != "open":
+        elif wanted.pace != "open":
             total = replace(total, over=model.card.horizon)
         budget = total
     budget.check(policy.menu)

@@ -91,7 +91,7 @@ def ablation_grid(seeds: int = SEEDS, only: Sequence[str] = (), epochs: int | No
 
 def _bases() -> dict[str, tuple[Cell, RunSpec]]:
     cell = Cell(FORDA, "zeros", shifted=True)
-    shifted = best_spec(DataSpec(name=FORDA, fakes="zeros", shift=True), AcquirerSpec()).change(budget__per_step=BUDGET)
+    shifted = best_spec(DataSpec(name=FORDA, fakes="zeros", shift=True), AcquirerSpec(), BUDGET)
     pointer = adaptive_grid(1, ("synthetic:pointer", "learned", "foresight"))[0]
     return {"shifted": (cell, shifted), "pointer": (pointer.cell, pointer.spec)}
 

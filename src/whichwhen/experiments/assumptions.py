@@ -47,7 +47,7 @@ def assumptions_grid(seeds: int = SEEDS, only: Sequence[str] = (), epochs: int |
 def _specs() -> dict[str, tuple[Cell, RunSpec]]:
     noise, burst = Cell(FORDA, "noise"), Cell("synthetic:bursts", "none")
     task = synthetic.find_task("bursts")
-    learned = best_spec(NOISE, AcquirerSpec()).change(budget__per_step=BUDGET)
+    learned = best_spec(NOISE, AcquirerSpec(), BUDGET)
     bursts = RunSpec(
         data=DataSpec(name="synthetic:bursts"),
         budget=BudgetSpec(per_step=task.budget),

@@ -45,11 +45,15 @@ DATA: dict[str, DataSpec] = {
 }
 PACES = {"physionet2012": "even", "physionet2019": "open"}
 """How a budget becomes available, chosen on validation: for an alarm at every hour, money that comes in three days is late."""
-LEARNING: dict[str, dict[str, Any]] = {
-    "physionet2012": {},
-    "physionet2019": {"training__sharpen": 10.0, "training__explore": 0.25},
+_LEARNING = {"training__sharpen": 10.0, "training__explore": 0.25}
+MORE: dict[tuple[str, str], dict[str, Any]] = {
+    ("physionet2019", "learned"): _LEARNING,
+    ("physionet2019", "table"): _LEARNING,
+    ("physionet2019", "static"): {
+        "acquirer__trees": 200
+    },  # of 72 × 39 columns; 1000 would take four times as long as all the rest
 }
-"""What those that learn get besides, chosen on validation."""
+"""What an acquirer gets besides on a set, chosen on validation."""
 CONTROLS = ("mask-only", "time-only")
 
 
@@ -90,10 +94,7 @@ def clinical_grid(
         for seed in range(seeds):
             for acquirer in ACQUIRERS:
                 pace = PACES[name] if acquirer not in ("none", "complete") else "even"  # no limit, nothing to pace
-                more: dict[str, Any] = LEARNING[name] if acquirer in ("learned", "table") else {}
-                if acquirer == "static" and name == "physionet2019":
-                    more = {"acquirer__trees": 200}  # of 72 × 39 columns; 1000 would take four times as long as all the rest
-                spec = base.change(acquirer__kind=acquirer, budget__pace=pace, seed=seed, **more)
+                spec = base.change(acquirer__kind=acquirer, budget__pace=pace, seed=seed, **MORE.get((name, acquirer), {}))
                 jobs.append(Job("clinical", Cell(name, "none"), spec))
             if seed == 0:
                 for control in CONTROLS:

@@ -73,6 +73,8 @@ SEEDS = {DIGITS: 4, FORDA: 5}
 MAIN: tuple[AcquirerKind, ...] = ("random", "learned", "complete")
 REFERENCES: tuple[AcquirerKind, ...] = ("static", "none", "static-by-time", "table", "oracle")
 REFERENCE_SEEDS = 2
+LEARNED_SEEDS = 5
+"""In preset ``best``, on the digits, too."""
 
 CURVES = (Cell(FORDA, "zeros"), Cell(FORDA, "noise"))
 """Whose training curves get a test line, for learned and complete with the first seed."""
@@ -116,13 +118,17 @@ def paper_grid(
     for cell in CELLS if preset == "paper" else (*CELLS, *MORE_CELLS):
         data = DataSpec(name=cell.dataset, fakes=cell.fakes, shift=cell.shifted)
         for acquirer in acquirers:
-            base = best_spec(data, AcquirerSpec(kind=acquirer)) if preset == "best" else preset_spec(preset, cell.dataset)
-            base = base.change(data=data.model_dump(), acquirer__kind=acquirer, budget__per_step=BUDGET)
+            if preset == "best":
+                base = best_spec(data, AcquirerSpec(kind=acquirer), BUDGET)
+            else:
+                own = preset_spec(preset, cell.dataset)
+                base = own.change(data=data.model_dump(), acquirer__kind=acquirer, budget__per_step=BUDGET)
             if epochs is not None:
                 base = base.change(training__epochs=epochs, training__warm_up=max(0, min(base.training.warm_up, epochs - 1)))
-            count = SEEDS[cell.dataset] if seeds is None else seeds
-            if preset == "best" and acquirer in REFERENCES:
-                count = min(count, REFERENCE_SEEDS) if seeds is None else count
+            count = SEEDS[cell.dataset]
+            if preset == "best":
+                count = {"learned": LEARNED_SEEDS, **dict.fromkeys(REFERENCES, REFERENCE_SEEDS)}.get(acquirer, count)
+            count = count if seeds is None else seeds
             curve = cell in CURVES and acquirer in ("learned", "complete")
             for seed in range(count):
                 jobs.append(Job(preset, cell, base.change(seed=seed, training__save_epochs=curve and seed == 0)))

@@ -17,7 +17,7 @@ def dropout(x: Tensor, share: float) -> Tensor:
     """
     if x.device.type != "cpu":
         return F.dropout(x, share)
-    level, count = round(share * _LEVELS), x.numel()
+    level, count = min(round(share * _LEVELS), _LEVELS - 1), x.numel()
     words = np.random.SFC64(int(torch.randint(2**62, ()))).random_raw(-(-count // 4))
     draws = words.view(np.uint16)[:count]
     kept = np.multiply(draws >= level, np.float32(_LEVELS / (_LEVELS - level)), dtype=np.float32)

@@ -113,11 +113,7 @@ def draw_reliability(panels: Mapping[str, Mapping[str, Reliability]], fit: bool 
     figure = _figure(min(3.3 * len(panels) + 0.4, 15), 3.9)
     styles = ((_REAL, "o"), (_INK, "s"), ("#008176", "^"), ("#777777", "D"), ("#7b3294", "v"), ("black", "P"))
     for panel, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        ends = [
-            float(max(curve.confidence[curve.mass > 0].max(), curve.observed[curve.mass > 0].max()))
-            for curve in curves.values()
-        ]
-        top = max(ends) if fit else 1.0
+        top = max(_end_of(curve) for curve in curves.values()) if fit else 1.0
         panel.plot([0, top], [0, top], color="0.6", lw=0.8, ls=":")
         for (label, curve), (colour, marker) in zip(curves.items(), itertools.cycle(styles), strict=False):
             full = curve.mass > 0
@@ -133,6 +129,12 @@ def draw_reliability(panels: Mapping[str, Mapping[str, Reliability]], fit: bool 
         panel.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     figure.axes[0].set_ylabel("observed share")
     return figure
+
+
+def _end_of(curve: Reliability) -> float:
+    """The largest number of a curve; bins without rows have none."""
+    full = curve.mass > 0
+    return float(max(curve.confidence[full].max(), curve.observed[full].max()))
 
 
 def draw_samples(data: Dataset, count: int = 2) -> Figure:

@@ -20,8 +20,8 @@ from torch import Tensor
 from whichwhen.afterwards import Reader, Unread, read_afterwards
 from whichwhen.contracts import Acquirer
 from whichwhen.noise import Generator
-from whichwhen.rollout import Policy, roll_out
-from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View, tree_map
+from whichwhen.rollout import Policy
+from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View
 
 
 def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
@@ -33,10 +33,8 @@ def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None 
 
 def roll_out_branching(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
     """As :func:`roll_out_detached`, with the predictor's states kept, and no gradient from its predictions to the acquirer."""
-    walking = replace(policy, acquirer=DetachedView(policy.acquirer), predictor=WithoutGradient(policy.predictor))
-    record = roll_out(walking, batch, generator, keep_states=True)
-    reveals = tree_map(Tensor.detach, record.flat(lambda step: step.reveal))
-    return replace(record, flat_logits=policy.predictor.packed(reveals, record.sizes)[0])
+    walking = replace(policy, acquirer=DetachedView(policy.acquirer))
+    return read_afterwards(walking, WithoutGradient(policy.predictor), batch, generator, branching=True)
 
 
 class DetachedView(Acquirer):

@@ -14,7 +14,7 @@ from whichwhen import keyed
 from whichwhen.data.exact import Chain
 from whichwhen.data.policies import Solver, uniform_requests
 from whichwhen.data.store import Reference, SeriesSet
-from whichwhen.menu import Feature, Menu
+from whichwhen.menu import ROUNDING, Feature, Menu
 
 
 @runtime_checkable
@@ -121,4 +121,4 @@ class ChainTask(ABC):
 
 def whole_orders(budget: float) -> int:
     """How many orders of cost 1 a budget pays for."""
-    return math.floor(budget + 1e-6)
+    return math.floor(budget + ROUNDING)
