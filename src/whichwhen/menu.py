@@ -16,6 +16,8 @@ from whichwhen.errors import SpecError
 
 ROUNDING = 1e-6
 """Room for rounding when costs are added up."""
+LEAST_COST = 1e-6
+"""What worth is divided by at least: what costs nothing is worth very much, not infinitely."""
 
 
 @dataclass(frozen=True, slots=True)

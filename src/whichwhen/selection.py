@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from whichwhen.contracts import Selector
 from whichwhen.errors import SpecError
-from whichwhen.menu import ROUNDING
+from whichwhen.menu import LEAST_COST, ROUNDING
 from whichwhen.noise import Generator, gumbel
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores, Selection
@@ -232,7 +232,7 @@ def preference(scores: Scores, allowance: Allowance, costs: Float[Tensor, " K"])
     """What orders are ranked by: logits as they are, nats per unit of cost, less the price. Above 0 = worth its price."""
     if scores.unit == "logits":
         return scores.values
-    worth = scores.values / costs.clamp(min=ROUNDING)
+    worth = scores.values / costs.clamp(min=LEAST_COST)
     return worth if allowance.price is None else worth - allowance.price.unsqueeze(-1)
 
 

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from whichwhen.contracts import Acquirer
+from whichwhen.menu import LEAST_COST
 from whichwhen.types import Scores, State, View
 
 
@@ -15,7 +16,7 @@ def relative_worth(scores: Float[Tensor, "*B K"], costs: Float[Tensor, " K"]) ->
 
     Logits mean something against each other only; as shares they can be compared between steps and series, too.
     """
-    return torch.log_softmax(scores, -1) - costs.clamp(min=1e-6).log()
+    return torch.log_softmax(scores, -1) - costs.clamp(min=LEAST_COST).log()
 
 
 class WithReserve(Acquirer):
