@@ -337,6 +337,12 @@ class PredictorSpec(Spec):
         description="Show the last known value of each feature and how fresh it is, too: for series with few measurements.",
         json_schema_extra=_LATER,
     )
+    hinges: bool = Field(
+        False,
+        description="conv, lstm, gru: read of each value, besides, how far it is above and how far below the usual, and cut it "
+        "off at 3 standard deviations: where too high and too low both mean something, as of laboratory tests.",
+        json_schema_extra=_LATER,
+    )
     time_gate: Annotated[bool, tyro.conf.arg(name="time-gate")] = Field(
         False,
         description="conv: let each column count for more or less as time goes on.",
@@ -348,6 +354,8 @@ class PredictorSpec(Spec):
         self._at_least(0, "head", "time_features")
         if not 0 <= self.dropout < 1:
             raise SpecError(f"dropout is {self.dropout}", expected="a share from 0 to below 1")
+        if self.hinges and self.kind == "transformer":
+            raise SpecError("hinges in a transformer", expected="conv, lstm or gru", do="use --no-hinges")
 
 
 class SelectorSpec(Spec):

@@ -23,6 +23,7 @@ def make_predictor(spec: PredictorSpec, n_features: int, n_classes: int, horizon
 def _bare(spec: PredictorSpec, n_features: int, n_classes: int, horizon: int) -> Predictor:
     if spec.kind in ("lstm", "gru"):
         recurrent = LSTMPredictor if spec.kind == "lstm" else GRUPredictor
-        return recurrent(n_features, n_classes, horizon, spec.width, spec.layers, spec.head, spec.dropout, spec.time_features)
+        shape = (spec.width, spec.layers, spec.head, spec.dropout, spec.time_features, spec.hinges)
+        return recurrent(n_features, n_classes, horizon, *shape)
     sizes = (n_features, n_classes, horizon, spec.width, spec.layers, spec.dropout, spec.time_features)
-    return ConvPredictor(*sizes, spec.time_gate) if spec.kind == "conv" else TransformerPredictor(*sizes)
+    return ConvPredictor(*sizes, spec.time_gate, spec.hinges) if spec.kind == "conv" else TransformerPredictor(*sizes)

@@ -9,18 +9,23 @@ from torch import Tensor, nn
 from whichwhen.timecode import TimeCode
 from whichwhen.types import Reveal
 
+_KNEE, _MOST = 0.7, 3.0
+"""In standard deviations: where a value begins to be high or low, and beyond which it is not read as higher or lower."""
+
 
 class RevealInput(nn.Module):
     """Values, mask and, where wanted, time, side by side. The mask tells a measured 0 from a value that is not there.
 
     With ``gate``, each column counts for more or less as time goes on (a factor of 0 to 2, 1 to begin with): a column that is
-    of use at some times only can be shut at others.
+    of use at some times only can be shut at others. With ``hinges``, values are cut off at 3 standard deviations and read three
+    times: as they are, how far above the usual and how far below; too high and too low can then mean the same.
     """
 
-    def __init__(self, n_features: int, horizon: int, time_features: int, gate: bool = False) -> None:
+    def __init__(self, n_features: int, horizon: int, time_features: int, gate: bool = False, hinges: bool = False) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features) if time_features else None
-        self.width = 2 * n_features + (self.time.width if self.time else 0)
+        self.hinges = hinges
+        self.width = (4 if hinges else 2) * n_features + (self.time.width if self.time else 0)
         self.gate: nn.Linear | None = None
         if gate and self.time:
             self.gate = nn.Linear(self.time.width, n_features)
@@ -30,10 +35,13 @@ class RevealInput(nn.Module):
     def forward(self, reveal: Reveal) -> Float[Tensor, "*B W"]:
         """``[..., width]``."""
         parts = [reveal.values, reveal.mask]
+        if self.hinges:
+            values = reveal.values.clamp(-_MOST, _MOST)
+            parts = [values, torch.relu(values - _KNEE), torch.relu(-values - _KNEE), reveal.mask]
         if self.time is not None and self.gate is not None:
             by_time = 2 * torch.sigmoid(self.gate(self.time.table))
             open_ = torch.nn.functional.embedding(reveal.time.clamp(max=len(by_time) - 1), by_time)
-            parts = [reveal.values * open_, reveal.mask * open_]
+            parts = [part * open_ for part in parts]
         if self.time is not None:
             parts.append(self.time(reveal.time))
         return torch.cat(parts, -1)

@@ -32,10 +32,11 @@ class ConvPredictor(Predictor):
         dropout: float = 0.0,
         time_features: int = 8,
         gate: bool = False,
+        hinges: bool = False,
     ) -> None:
         super().__init__()
         self.context_size = 2 * width
-        self.inputs = RevealInput(n_features, horizon, time_features, gate)
+        self.inputs = RevealInput(n_features, horizon, time_features, gate, hinges)
         self.embed = nn.Linear(self.inputs.width, width)
         self.blocks = nn.ModuleList(_Block(width, 2**i, dropout) for i in range(blocks))
         self.logits = nn.Linear(width, n_classes)

@@ -26,10 +26,11 @@ class GRUPredictor(Predictor):
         head: int = 8,
         dropout: float = 0.0,
         time_features: int = 0,
+        hinges: bool = False,
     ) -> None:
         super().__init__()
         self.context_size = width
-        self.inputs = RevealInput(n_features, horizon, time_features)
+        self.inputs = RevealInput(n_features, horizon, time_features, hinges=hinges)
         self.gru = nn.GRU(self.inputs.width, width, layers, dropout=dropout if layers > 1 else 0.0)
         self.head = nn.Sequential(nn.Linear(width, head), nn.ReLU()) if head else nn.Identity()
         self.logits = nn.Linear(head or width, n_classes)
