@@ -4,7 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whichwhen.checks import step_through
+from whichwhen.errors import SpecError
 from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor, make_predictor
+from whichwhen.predictors._inputs import RevealInput
 from whichwhen.predictors._packing import by_group
 from whichwhen.presets import preset_spec
 from whichwhen.specs import PredictorSpec
@@ -18,6 +20,10 @@ KINDS = {
     "paper": preset_spec("paper", "m-forda").predictor,
     "gru": PredictorSpec(kind="gru", width=8, layers=2, head=4, dropout=0.0, time_features=2),
     "gru without head": PredictorSpec(kind="gru", width=8, layers=1, head=0, dropout=0.0, time_features=0),
+    **{
+        f"{kind} with hinges": PredictorSpec(kind=kind, width=8, layers=2, dropout=0.0, time_features=2, hinges=True)
+        for kind in ("conv", "lstm", "gru")
+    },
     "transformer": PredictorSpec(kind="transformer", width=8, layers=3, dropout=0.0, time_features=2),
     "transformer without time": PredictorSpec(kind="transformer", width=6, layers=1, dropout=0.0, time_features=0),
 }
@@ -245,3 +251,32 @@ def test_padded_groups_hold_every_packed_row_once_in_the_place_of_its_step_and_s
             assert part[:length, i].tolist() == [starts[t] + first_series + i for t in range(length)]
         first_row, first_series = first_row + steps * series, first_series + series
     assert (first_row, first_series) == (len(rows), len(lengths))
+
+
+# -- hinges
+
+
+def test_a_value_is_read_as_it_is_how_far_above_the_usual_and_how_far_below():
+    inputs = RevealInput(5, 10, 0, hinges=True)
+    values = torch.tensor([[0.0, 0.5, 1.7, -2.7, 50.0]])
+    read = inputs(Reveal(values, torch.ones(1, 5), torch.zeros(1, 5), torch.zeros(1).long())).view(4, 5)
+    assert torch.allclose(read[0], torch.tensor([0.0, 0.5, 1.7, -2.7, 3.0]))
+    assert torch.allclose(read[1], torch.tensor([0.0, 0.0, 1.0, 0.0, 2.3]))
+    assert torch.allclose(read[2], torch.tensor([0.0, 0.0, 0.0, 2.0, 0.0]))
+    assert torch.equal(read[3], torch.ones(5))
+
+
+def test_with_hinges_a_linear_map_finds_what_is_off_in_either_direction():
+    values = torch.randn(2000, 1, generator=torch.Generator().manual_seed(0))
+    off = (values.abs() > 1).float()
+    errors = {}
+    for hinges in (False, True):
+        inputs = RevealInput(1, 10, 0, hinges=hinges)
+        read = inputs(Reveal(values, torch.ones_like(values), torch.zeros_like(values), torch.zeros(2000).long()))
+        errors[hinges] = float((read @ torch.linalg.lstsq(read, off).solution - off).square().mean())
+    assert errors[True] < 0.4 * errors[False]
+
+
+def test_hinges_of_a_transformer_are_refused():
+    with pytest.raises(SpecError, match="hinges in a transformer"):
+        PredictorSpec(kind="transformer", hinges=True)
