@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from whichwhen.evaluation.statistics import paired_difference
@@ -33,14 +34,14 @@ class TextTable:
 
     def markdown(self) -> str:
         """For GitHub and editors."""
-        lines = [f"### {self.title}", "", _pipe(self.header), _pipe(["---"] + ["---:"] * (len(self.header) - 1))]
+        lines = [f"### {self.title}", "", _pipe(self.header), _pipe(["---:" if right else "---" for right in self._numbers])]
         lines += [_pipe(row) for row in self.rows]
         return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
 
     def latex(self) -> str:
         """For a paper; needs booktabs."""
         body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in (self.header, *self.rows)]
-        columns = "l" + "r" * (len(self.header) - 1)
+        columns = "".join("r" if right else "l" for right in self._numbers)
         return "\n".join(
             [
                 r"\begin{table}[h]",
@@ -60,12 +61,30 @@ class TextTable:
 
     def rich(self) -> Table:
         """For the terminal."""
-        table = Table(title=self.title, caption=self.note or None, title_justify="left", caption_justify="left")
-        for i, name in enumerate(self.header):
-            table.add_column(name, justify="right" if i else "left")
+        table = Table(
+            title=self.title,
+            caption=self.note or None,
+            title_justify="left",
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+        for i, (name, right) in enumerate(zip(self.header, self._numbers, strict=True)):
+            if right:  # as narrow as its numbers and the words of its head allow: the room is for the words
+                width = max(len(text) for text in (*name.split(), *(row[i] for row in self.rows)))
+                table.add_column(name, justify="right", width=width)
+            else:
+                table.add_column(name)
         for row in self.rows:
             table.add_row(*row)
         return table
+
+    @property
+    def _numbers(self) -> list[bool]:
+        """Which columns hold numbers, and stand to the right: all but the first and those with words."""
+        words = [any(cell[:1].isalpha() for cell in column) for column in zip(*self.rows, strict=True)]
+        return [i > 0 and not wordy for i, wordy in enumerate(words or [True] * len(self.header))]
 
 
 def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
@@ -151,8 +170,11 @@ def adaptive_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         )
         for row in rows
     )
-    header = ("task", "acquirer", "objective", "test accuracy", "share", "optimum", "blind", "greedy", "seeds")
-    note = "Share: of the way from chance to the optimum. Optimum, blind (time alone) and greedy (one step ahead) are exact."
+    header = ("task", "acquirer", "objective", "test accuracy", "share", "best", "blind", "greedy", "n")
+    note = (
+        "Share: of the way from chance to the best possible. Best, blind (time alone) and greedy (one step ahead) are exact; "
+        "n: seeds."
+    )
     return TextTable("Reacting and planning", header, body, note)
 
 
