@@ -45,10 +45,6 @@ DATA: dict[str, DataSpec] = {
 }
 PACES = {"physionet2012": "even", "physionet2019": "open"}
 """How a budget becomes available, chosen on validation: for an alarm at every hour, money that comes in three days is late."""
-PREDICTORS = {
-    "physionet2012": PredictorSpec(layers=3, dropout=0.3, carry=True, hinges=True),
-    "physionet2019": PredictorSpec(layers=4, dropout=0.3, carry=True),
-}
 _LEARNING = {"training__sharpen": 10.0, "training__explore": 0.25}
 MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("physionet2019", "learned"): _LEARNING,
@@ -87,7 +83,7 @@ def clinical_grid(
             data=data,
             budget=budget,
             acquirer=AcquirerSpec(budget=True),
-            predictor=PREDICTORS[name],
+            predictor=PredictorSpec(layers=3 if name == "physionet2012" else 4, dropout=0.3, carry=True, hinges=True),
             training=TrainingSpec(
                 epochs=(30 if name == "physionet2012" else 12) if epochs is None else epochs,
                 warm_up=(8 if name == "physionet2012" else 3) if epochs is None else min(1, epochs - 1),
