@@ -18,13 +18,9 @@ def both_presets():
     return paper_grid("paper") + paper_grid("best")
 
 
-def recorded_clinical_grid():
-    return clinical.clinical_grid()
-
-
 GRIDS = {
     "paper": both_presets,
-    "clinical": recorded_clinical_grid,
+    "clinical": clinical.clinical_grid,
     "ablations": ablation_grid,
     "adaptive": adaptive_grid,
     "assumptions": assumptions_grid,
