@@ -35,8 +35,9 @@ def clinical_tables(rows: Sequence[Mapping[str, Any]]) -> list[TextTable]:
             for row in rows
             if (row["dataset"], row["test_set"]) == (dataset, test_set)
         ]
-        head = ("acquirer", "budget", "AUROC", "AUPRC", "delivered", "requested", "gap closed", "seeds")
-        tables.append(TextTable(f"{TITLES[dataset]}, test set {test_set}", head, tuple(body)))
+        head = ("acquirer", "budget", "AUROC", "AUPRC", "delivered", "requested", "gap", "n")
+        note = "Gap: how much of the way from nothing bought to everything is gone; n: seeds."
+        tables.append(TextTable(f"{TITLES[dataset]}, test set {test_set}", head, tuple(body), note))
     return tables
 
 
