@@ -319,14 +319,16 @@ def greedy_fill(scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Floa
 def _fill_one_by_one(
     ranked: Int[Tensor, "*B K"], wanted: Bool[Tensor, "*B K"], amount: Float[Tensor, "*B"], costs: Float[Tensor, " K"]
 ) -> Bool[Tensor, "*B K"]:
-    left = amount
-    taken: list[Tensor] = []
-    for index in ranked.unbind(-1):
-        price = costs[index]
-        fits = wanted.gather(-1, index.unsqueeze(-1)).squeeze(-1) & (price <= left + ROUNDING)
-        left = left - price * fits
-        taken.append(fits)
-    return torch.stack(taken, -1)
+    prices = costs[ranked].masked_fill(~wanted.gather(-1, ranked), torch.inf).movedim(-1, 0).cpu().numpy()
+    left = amount.cpu().numpy().flatten()
+    taken = np.empty(prices.shape, dtype=bool)
+    rows = len(prices), left.size
+    for price, fits in zip(
+        prices.reshape(rows), taken.reshape(rows), strict=True
+    ):  # in numpy: ten times as fast as torch on so little at a time
+        np.less_equal(price, left + ROUNDING, out=fits)
+        np.subtract(left, price, out=left, where=fits)
+    return torch.from_numpy(taken).movedim(0, -1).to(ranked.device)
 
 
 def most_picks(allowance: Allowance, costs: Float[Tensor, " K"]) -> int:
