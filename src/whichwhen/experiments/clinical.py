@@ -85,8 +85,9 @@ def clinical_grid(
             acquirer=AcquirerSpec(budget=True),
             predictor=PredictorSpec(layers=3 if name == "physionet2012" else 4, dropout=0.3, carry=True, hinges=True),
             training=TrainingSpec(
-                epochs=(30 if name == "physionet2012" else 12) if epochs is None else epochs,
-                warm_up=(8 if name == "physionet2012" else 3) if epochs is None else min(1, epochs - 1),
+                epochs=(16 if name == "physionet2012" else 12) if epochs is None else epochs,
+                warm_up=(5 if name == "physionet2012" else 3) if epochs is None else min(1, epochs - 1),
+                batch_size=64,
                 learning_rate=0.003,
                 choose_by="auroc",
             ),
