@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,24 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
     else:
         print_table_report(table.report, console_on(stderr=True))
     data = finish_dataset(table.source, spec.data, spec.seed)
+    _warn_of_few_steps(spec.training, len(data.train))
     return spec.change(data__digest=digest_files(spec.data)), data
+
+
+FEW_STEPS = 500
+"""Of the gradient. Few are too few: on PhysioNet 2012 and 2019, several times as many made the difference (docs/log.md)."""
+
+
+def _warn_of_few_steps(training: TrainingSpec, n_series: int) -> None:
+    """Say so where batches are so large for a table that hardly any steps are left."""
+    epochs, batch, smaller = training.epochs, training.batch_size, max(n_series // 10, 4)
+    steps, more = (math.ceil(n_series / size) * epochs for size in (batch, smaller))
+    if steps < FEW_STEPS and smaller < batch:
+        print(
+            f"warning: {n_series} series for training in batches of {batch} make {steps} steps in {epochs} epochs; "
+            f"with --batch-size {smaller} it would be {more}",
+            file=sys.stderr,
+        )
 
 
 def run_train(args: TrainArgs) -> None:
