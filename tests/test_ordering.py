@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from builders import features_of, tiny_batch, tiny_policy
 from whichwhen import rollout
 from whichwhen.budget import PerStep, Price, RandomTotal, Total
+from whichwhen.contracts import Acquirer
 from whichwhen.menu import Menu, Order
 from whichwhen.ordering import Rules
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
 from whichwhen.session import Session
-from whichwhen.types import Batch
+from whichwhen.types import Batch, Scores
 
 FIVE = tuple(features_of(5))
 WARD = Menu(
@@ -170,21 +171,59 @@ def test_a_panel_reveals_all_that_the_record_holds_of_it():
 # -- totals and prices
 
 
+class Favourite(Acquirer):
+    """The same scores for everyone at any time."""
+
+    learns = False
+
+    def __init__(self, scores: list[float]) -> None:
+        super().__init__()
+        self.scores = torch.tensor(scores)
+
+    def init(self, keys):
+        return {}
+
+    def step(self, view, state):
+        return Scores(self.scores.expand(len(view.reveal.values), -1)), state
+
+
 @given(
     st.floats(1.0, 12),
     st.sampled_from(["learned", "random", "static", "table", "oracle"]),
     st.sampled_from([HardTopK(), GumbelTopK(), SequentialGumbel()]),
     st.sampled_from([None, 7]),
+    st.booleans(),
     st.integers(0, 100),
 )
 @settings(max_examples=60, deadline=None)
-def test_no_path_exceeds_a_total(amount, acquirer, selector, over, seed):
-    policy = replace(ward(acquirer, seed=seed), budget=Total(amount, over=over), selector=selector)
+def test_no_path_exceeds_a_total(amount, acquirer, selector, over, saves, seed):
+    saves = saves and not isinstance(selector, SequentialGumbel)
+    policy = replace(ward(acquirer, seed=seed), budget=Total(amount, over=over, saves=saves), selector=selector)
     record = run(policy, tiny_batch(), seed)
     assert (record.cost.sum(1) <= amount + 1e-4).all()
     if over:
         available = amount * (torch.arange(1, record.cost.shape[1] + 1) / over).clamp(max=1)
         assert (record.cost.cumsum(1) <= available + 1e-4).all()
+
+
+@pytest.mark.parametrize(("saves", "bought"), [(False, ["x1", "x1", "x1", "x1"]), (True, ["", "", "x0", "x1"])])
+def test_a_total_that_saves_waits_for_what_is_wanted_most(saves, bought):
+    menu = Menu(FIVE, (Order("x0", ("x0",), 3.0), Order("x1", ("x1",), 1.0)))
+    policy = replace(tiny_policy("none", menu=menu), acquirer=Favourite([2.0, 1.0]), budget=Total(4.0, over=4, saves=saves))
+    record = run(policy, tiny_batch((4,)))
+    asked = [" ".join(menu.names[k] for k in np.flatnonzero(row)) for row in record.selections.request[0]]
+    assert asked == bought
+
+
+def test_a_mandatory_order_is_asked_for_while_the_rest_is_saved():
+    must = Order("x1", ("x1",), 1.0, mandatory=True)
+    menu = Menu(FIVE, (Order("x0", ("x0",), 2.0), must, Order("x2", ("x2",), 0.5)))
+    budget = Total(7.0, over=4, saves=True)
+    policy = replace(tiny_policy("none", menu=menu), acquirer=Favourite([2.0, 0.0, 1.0]), budget=budget)
+    request = run(policy, tiny_batch((4,))).selections.request[0]
+    assert request[:, 1].tolist() == [1, 1, 1, 1]
+    assert request[:, 0].tolist() == [0, 0, 1, 0]  # 1.75 a step, 1 of it for the mandatory one
+    assert request[:2, 2].tolist() == [0, 0]
 
 
 def test_where_only_deliveries_count_the_delivered_cost_stays_within_the_total_and_more_is_asked():
@@ -233,7 +272,7 @@ def test_a_higher_price_never_buys_more_at_the_first_step():
 
 
 @pytest.mark.parametrize("acquirer", ["learned", "random", "static"])
-@pytest.mark.parametrize("budget", [PerStep(3.0), Total(9.0, over=7), Total(6.0)])
+@pytest.mark.parametrize("budget", [PerStep(3.0), Total(9.0, over=7), Total(9.0, over=7, saves=True), Total(6.0)])
 def test_a_session_asks_and_predicts_as_the_evaluation_does(acquirer, budget):
     batch = holes(tiny_batch((7,)), 0.3)
     policy = replace(ward(acquirer), budget=budget)

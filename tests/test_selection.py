@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from whichwhen.errors import SpecError
 from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel, draw_log_prob, gumbel, make_selector
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores
@@ -51,13 +52,18 @@ def requested(selection):
     return [np.flatnonzero(row).tolist() for row in selection.request.numpy()]
 
 
-def expected_fill(ranking, wanted, amount, costs):
-    """Greedy fill in plain Python: by falling score, the first on the menu among equals, skipping what does not fit."""
+def expected_fill(ranking, wanted, amount, costs, waits=False):
+    """Greedy fill in plain Python: by falling score, the first on the menu among equals, skipping what does not fit.
+
+    Where it waits, what does not fit is the end of it.
+    """
     taken, left = [], amount
     for k in sorted(range(len(ranking)), key=lambda k: (-ranking[k], k)):
         if wanted[k] and costs[k] <= left:
             taken.append(k)
             left -= costs[k]
+        elif wanted[k] and waits:
+            break
     return taken
 
 
@@ -148,24 +154,30 @@ def test_relaxed_is_the_request_to_the_last_bit(selector, choice):
 
 
 @settings(deadline=None, max_examples=100)
-@given(choice=choices(costs=COST))
-def test_hard_selection_is_the_greedy_fill(choice):
+@given(choice=choices(costs=COST), waits=st.booleans())
+def test_hard_selection_is_the_greedy_fill(choice, waits):
     scores, allowance, costs, _ = choice
-    found = drawn(HardTopK().select(scores, allowance, costs))
+    found = drawn(HardTopK().select(scores, replace(allowance, waits=waits), costs))
     wanted = wanted_of(scores, allowance)
     for i, row in enumerate(scores.values.tolist()):
-        assert found[i] == expected_fill(row, wanted[i], allowance.amount[i].item(), costs.tolist())
+        assert found[i] == expected_fill(row, wanted[i], allowance.amount[i].item(), costs.tolist(), waits)
 
 
 @settings(deadline=None, max_examples=100)
-@given(choice=choices(costs=COST))
-def test_gumbel_top_k_is_the_greedy_fill_of_the_perturbed_scores(choice):
+@given(choice=choices(costs=COST), waits=st.booleans())
+def test_gumbel_top_k_is_the_greedy_fill_of_the_perturbed_scores(choice, waits):
     scores, allowance, costs, generator = choice
-    selection = GumbelTopK().select(scores, allowance, costs, generator)
+    selection = GumbelTopK().select(scores, replace(allowance, waits=waits), costs, generator)
     perturbed = (scores.values + selection.noise).tolist()
     wanted = wanted_of(scores, allowance)
     for i, found in enumerate(drawn(selection)):
-        assert found == expected_fill(perturbed[i], wanted[i], allowance.amount[i].item(), costs.tolist())
+        assert found == expected_fill(perturbed[i], wanted[i], allowance.amount[i].item(), costs.tolist(), waits)
+
+
+def test_the_paper_s_selector_refuses_to_wait():
+    allowance = Allowance(torch.ones(1), torch.ones(1, 2, dtype=torch.bool), waits=True)
+    with pytest.raises(SpecError, match="saved up"):
+        SequentialGumbel().select(Scores(torch.zeros(1, 2)), allowance, torch.ones(2))
 
 
 @pytest.mark.parametrize("repeat", ["mask", "penalty"])

@@ -117,6 +117,11 @@ def test_specs_are_immutable() -> None:
         ({"training__step_loss": math.inf}, "step-loss is inf"),
         ({"training__patience": -1}, "patience is -1"),
         ({"seed": -1}, "seed is -1"),
+        (
+            {"budget__total": 9, "budget__pace": "saving", "selector__kind": "sequential"},
+            "pace saving with the paper's selector",
+        ),
+        ({"budget__total": 9, "budget__pace": "saving", "training__objective": "foresight"}, "pace saving with foresight"),
     ],
 )
 def test_values_out_of_range_are_refused_in_one_line(change: dict[str, object], word: str) -> None:

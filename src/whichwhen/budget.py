@@ -181,19 +181,22 @@ class Total(Budget):
 
     Something has to pace it. With ``price``, an order is asked for only if it is worth more than that times its cost; the price
     is learned from data (:func:`whichwhen.evaluation.pacing.find_price`). With ``over``, the amount becomes available evenly
-    over so many steps, and what is not spent at once is kept. With neither, each step may spend all that is left.
+    over so many steps, and what is not spent at once is kept; if it ``saves``, even where something cheaper than what is wanted
+    most could be paid. With neither, each step may spend all that is left.
 
     Attributes:
         amount: for the whole series.
         price: per unit of cost.
         over: steps, the first of them included.
         delivered: whether only orders that were answered count; else every request does.
+        saves: wait until what is wanted most can be paid, instead of buying what is cheaper.
     """
 
     amount: float
     price: float | None = None
     over: int | None = None
     delivered: bool = False
+    saves: bool = False
 
     def check(self, menu: Menu) -> None:
         """At least the cheapest order."""
@@ -227,7 +230,8 @@ class Total(Budget):
         left = (available - ledger.spent).clamp(min=0)
         prices = torch.tensor(menu.prices, device=left.device)
         price = None if self.price is None else torch.full_like(left, self.price)
-        return Allowance(left, prices <= left.unsqueeze(-1) + ROUNDING, None, price)
+        some_day = (amount - ledger.spent) if self.saves else left
+        return Allowance(left, prices <= some_day.unsqueeze(-1) + ROUNDING, None, price, self.saves)
 
 
 @dataclass(frozen=True)

@@ -176,8 +176,9 @@ def make_budget(spec: RunSpec, horizon: int, price: float | None = None) -> Budg
             return Price(spec.budget.price, math.inf if spec.budget.cap is None else spec.budget.cap)
         case "total":
             assert spec.budget.total is not None
-            over = horizon if price is None and spec.budget.pace != "open" else None
-            return Total(spec.budget.total, price, over, spec.budget.bill == "delivered")
+            pace, delivered = spec.budget.pace, spec.budget.bill == "delivered"
+            over = horizon if price is None and pace != "open" else None
+            return Total(spec.budget.total, price, over, delivered, saves=pace == "saving")
         case "per-step":
             return PerStep(spec.budget.per_step)
 

@@ -88,8 +88,10 @@ class Rules:
         due = may & self._mandatory
         must = (due & ((self.costs * due).cumsum(-1) <= allowance.amount.unsqueeze(-1) + ROUNDING)).to(self.costs.dtype)
         left = allowance.amount - must @ self.costs
-        payable = self.costs <= left.unsqueeze(-1) + ROUNDING
-        return replace(allowance, amount=left, feasible=may & self._chosen & payable, count=None), must
+        may = may & self._chosen
+        if not allowance.waits:
+            may = may & (self.costs <= left.unsqueeze(-1) + ROUNDING)
+        return replace(allowance, amount=left, feasible=may, count=None), must
 
     def remember(self, pending: Pending, selection: Selection) -> Pending:
         """After a request."""

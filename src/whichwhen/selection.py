@@ -132,8 +132,9 @@ class SequentialGumbel(Selector):
         noise: Tensor | None = None,
     ) -> Selection:
         """Draw one after the other; ``noise`` is ``[B, S, K]``."""
-        if allowance.price is not None:
-            raise SpecError("a price with the paper's selector", expected="the top-k selector", do="use --selector top-k")
+        if allowance.price is not None or allowance.waits:
+            what = "a price" if allowance.price is not None else "a total that is saved up"
+            raise SpecError(f"{what} with the paper's selector", expected="the top-k selector", do="use --selector top-k")
         logits = scores.values
         draws = most_picks(allowance, costs)
         if noise is None:
@@ -305,22 +306,25 @@ def _take_count(ranking: Float[Tensor, "*B K"], count: int | Int[Tensor, "*B"]) 
 
 
 def greedy_fill(scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]) -> Float[Tensor, "*B K"]:
-    """The request for orders by falling score, skipping what no longer fits; ties go to the first on the menu."""
+    """The request for orders by falling score, skipping what no longer fits; ties go to the first on the menu.
+
+    Where the allowance waits, nothing is skipped: the first that does not fit is the end.
+    """
     wanted = allowance.feasible & (scores > -torch.inf)
     ranked = torch.sort(scores.masked_fill(~wanted, -torch.inf), dim=-1, descending=True, stable=True).indices
     if bool((costs == costs[0]).all()):
         affordable = torch.floor(allowance.amount / costs[0] + ROUNDING).unsqueeze(-1)
         taken = wanted.gather(-1, ranked) & (torch.arange(len(costs), device=scores.device) < affordable)
     else:
-        taken = _fill_one_by_one(ranked, wanted, allowance.amount, costs)
+        taken = _fill_one_by_one(ranked, wanted, allowance, costs)
     return torch.zeros_like(scores).scatter_(-1, ranked, taken.to(scores.dtype))
 
 
 def _fill_one_by_one(
-    ranked: Int[Tensor, "*B K"], wanted: Bool[Tensor, "*B K"], amount: Float[Tensor, "*B"], costs: Float[Tensor, " K"]
+    ranked: Int[Tensor, "*B K"], wanted: Bool[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]
 ) -> Bool[Tensor, "*B K"]:
     prices = costs[ranked].masked_fill(~wanted.gather(-1, ranked), torch.inf).movedim(-1, 0).cpu().numpy()
-    left = amount.cpu().numpy().flatten()
+    left = allowance.amount.cpu().numpy().flatten()
     taken = np.empty(prices.shape, dtype=bool)
     rows = len(prices), left.size
     for price, fits in zip(
@@ -328,6 +332,8 @@ def _fill_one_by_one(
     ):  # in numpy: ten times as fast as torch on so little at a time
         np.less_equal(price, left + ROUNDING, out=fits)
         np.subtract(left, price, out=left, where=fits)
+        if allowance.waits:
+            left[~fits & (price < np.inf)] = -np.inf
     return torch.from_numpy(taken).movedim(0, -1).to(ranked.device)
 
 

@@ -199,10 +199,11 @@ class BudgetSpec(Spec):
     total: float | None = Field(
         None, description="What may be spent over a whole series, instead of at each step.", json_schema_extra=_LATER
     )
-    pace: Literal["even", "open", "price"] = Field(
+    pace: Literal["even", "saving", "open", "price"] = Field(
         "even",
-        description="total: it becomes available evenly over the steps, or is open from the first step on, or is spent on what "
-        "is worth a price that is learned on validation.",
+        description="total: it becomes available evenly over the steps, and buys the best that it can pay for, or is saved for "
+        "the best that there is; or is open from the first step on; or is spent on what is worth a price that is learned on "
+        "validation.",
         json_schema_extra=_LATER,
     )
     price: float | None = Field(
@@ -474,6 +475,11 @@ class RunSpec(Spec):
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(0, "seed")
+        if self.budget.kind == "total" and self.budget.pace == "saving":
+            if self.selector.kind == "sequential":
+                raise SpecError("pace saving with the paper's selector", expected="top-k", do="use --selector top-k")
+            if self.training.objective == "foresight":  # it would have to know how likely it was to wait
+                raise SpecError("pace saving with foresight", expected="another pace or objective", do="use --pace even")
         if self.training.stretch and self.data.shift:
             raise SpecError(
                 f"stretch {self.training.stretch:g} with shifted features",

@@ -127,12 +127,14 @@ class Allowance:
         count: where each series may take some number of orders, any of them, at one cost: that number, for all or for each; it
             spares the selector from looking at the other tensors. None = look.
         price: what an order must be worth per unit of its cost to be asked for; None = whatever fits is asked for.
+        waits: an order that does not fit keeps those that rank below it from being asked for; else they are bought instead.
     """
 
     amount: Float[Tensor, "*B"]
     feasible: Bool[Tensor, "*B K"]
     count: int | Int[Tensor, "*B"] | None = None
     price: Float[Tensor, "*B"] | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True)

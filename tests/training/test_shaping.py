@@ -146,6 +146,8 @@ def test_a_total_for_logits_becomes_available_evenly():
     data = tiny_dataset()
     even = at_budget(make_model(tiny_spec(), data), BudgetSpec(total=9.0), data.validation).budget
     assert even == Total(9.0, over=data.horizon)
+    saved = at_budget(make_model(tiny_spec(), data), BudgetSpec(total=9.0, pace="saving"), data.validation).budget
+    assert saved == Total(9.0, over=data.horizon, saves=True)
 
 
 # -- a price for scores that are logits

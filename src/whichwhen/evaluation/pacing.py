@@ -60,8 +60,8 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
     """A trained model's policy under another budget: per step, in total, or at a price.
 
     A total needs a pace: where the scores are nats or were learned under prices, the price that serves best on validation; else
-    it becomes available evenly over the horizon, or is open at once if that is wanted. Scores that are neither answer to a
-    price through a reserve, see :func:`find_reserve`.
+    it becomes available evenly over the horizon, saved up or not, or is open at once if that is wanted. Scores that are
+    neither answer to a price through a reserve, see :func:`find_reserve`.
     """
     policy, spec = model.policy, model.card.spec
     worth = policy.acquirer.unit == "nats" or (spec.budget.priced and policy.acquirer.learns)
@@ -80,7 +80,7 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
             low, high = spec.budget.train_range if spec.budget.priced and spec.budget.train_range else DEFAULT_PRICES
             total = replace(total, price=find_price(policy, validation, total, prices_between(low, high), device))
         elif wanted.pace != "open":
-            total = replace(total, over=model.card.horizon)
+            total = replace(total, over=model.card.horizon, saves=wanted.pace == "saving")
         budget = total
     budget.check(policy.menu)
     return replace(policy, budget=budget)

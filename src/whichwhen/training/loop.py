@@ -200,7 +200,7 @@ def training_budget(model: Model) -> Budget:
     if spec.budget.priced:
         budget = RandomPrice(low, high, spec.seed, math.inf if spec.budget.cap is None else spec.budget.cap)
     elif isinstance(own := model.policy.budget, Total):
-        budget = RandomTotal(high, over=own.over, delivered=own.delivered, low=low, seed=spec.seed)
+        budget = RandomTotal(high, over=own.over, delivered=own.delivered, saves=own.saves, low=low, seed=spec.seed)
     else:
         budget = RandomPerStep(int(low), int(high), spec.seed, spec.budget.train_draw == "even")
     budget.check(model.policy.menu)
