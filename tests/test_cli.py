@@ -467,17 +467,17 @@ def test_evaluate_of_a_table_with_labels_per_step_subgroups_and_holes(call: Call
     assert "estimates" not in json.loads(call("evaluate", out, "--no-estimate", "--json"))
 
 
-@pytest.mark.parametrize(("batch", "said"), [("256", "--batch-size 4 it would be 7"), ("4", "")])
+@pytest.mark.parametrize(("batch", "said"), [("256", "in all: 1; with --batch-size 4: 7"), ("4", "")])
 def test_a_table_that_is_small_for_its_batches_is_told_so(
     batch: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table = tmp_path / "own.csv"
     rows = [f"{stay},{hour},{stay % 2 + stay / 99 + hour / 9},{stay % 2}" for stay in range(40) for hour in range(3)]
     table.write_text("\n".join(["stay,hour,a,died", *rows]) + "\n")
-    small = ("--epochs", "1", "--width", "4", "--layers", "1", "--budget", "1", "--quiet", "--batch-size", batch)
+    small = ("--epochs", "1", "--width", "4", "--layers", "1", "--budget", "1", "--json", "--batch-size", batch)
     given = ("--id", "stay", "--time", "hour", "--label", "died", "--test-share", "0.2")
     assert main(["train", str(table), *given, *small, "--out", str(tmp_path / "run")]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "steps in 1 epochs" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "training steps" in line]
     assert [said in line for line in lines] == ([True] if said else [])
 
 

@@ -270,7 +270,7 @@ def test_panels_cost_what_they_cost_and_free_channels_nothing():
     assert clf.score(X, y) > 0.8  # by the pulse alone
 
 
-@pytest.mark.parametrize("pace", ["even", "open", "price"])
+@pytest.mark.parametrize("pace", ["even", "saving", "open", "price"])
 def test_a_total_is_never_exceeded(pace):
     X, y = made()
     clf = quick(total=4, pace=pace, epochs=2).fit(X, y)

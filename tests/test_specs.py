@@ -121,6 +121,8 @@ def test_specs_are_immutable() -> None:
             {"budget__total": 9, "budget__pace": "saving", "selector__kind": "sequential"},
             "pace saving with the paper's selector",
         ),
+        ({"budget__pace": "saving"}, "pace saving without a total"),
+        ({"budget__bill": "delivered"}, "bill delivered without a total"),
         ({"budget__total": 9, "budget__pace": "saving", "training__objective": "foresight"}, "pace saving with foresight"),
     ],
 )

@@ -244,6 +244,9 @@ class BudgetSpec(Spec):
     def check(self) -> None:  # noqa: D102 (inherited)
         if self.cap is not None and self.price is None:
             raise SpecError(f"cap {self.cap:g} without a price", expected="both or neither", do="use --budget")
+        for name, usual in (("pace", "even"), ("bill", "requested")):
+            if self.total is None and getattr(self, name) != usual:
+                raise SpecError(f"{name} {getattr(self, name)} without a total", expected="both or neither", do="add --total")
         if self.price is not None and self.total is not None:
             raise SpecError(f"total {self.total:g} and price {self.price:g}", expected="one of them")
         for name in ("total", "price", "cap"):

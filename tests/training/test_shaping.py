@@ -223,7 +223,7 @@ def test_a_paced_total_needs_no_range_of_prices(tmp_path):
 def test_an_open_total_may_be_spent_at_once_and_an_even_one_may_not():
     data = tiny_dataset()
     bills = {}
-    for pace in ("even", "open"):
+    for pace in ("even", "saving", "open"):
         model = make_model(tiny_spec(budget__total=4.0, budget__pace=pace, acquirer__kind="random"), data)
         bills[pace] = roll_out(model.policy, data.test.hindsight(np.arange(len(data.test))).batch).cost
         wanted = BudgetSpec(total=4.0, pace=pace)

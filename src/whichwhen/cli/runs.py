@@ -121,7 +121,8 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
     else:
         print_table_report(table.report, console_on(stderr=True))
     data = finish_dataset(table.source, spec.data, spec.seed)
-    _warn_of_few_steps(spec.training, len(data.train))
+    if not args.quiet:
+        _warn_of_few_steps(spec.training, len(data.train))
     return spec.change(data__digest=digest_files(spec.data)), data
 
 
@@ -135,8 +136,8 @@ def _warn_of_few_steps(training: TrainingSpec, n_series: int) -> None:
     steps, more = (math.ceil(n_series / size) * epochs for size in (batch, smaller))
     if steps < FEW_STEPS and smaller < batch:
         print(
-            f"warning: {n_series} series for training in batches of {batch} make {steps} steps in {epochs} epochs; "
-            f"with --batch-size {smaller} it would be {more}",
+            f"warning: {n_series} series for training, {epochs} epochs in batches of {batch}: training steps in all: {steps}; "
+            f"with --batch-size {smaller}: {more}",
             file=sys.stderr,
         )
 
@@ -194,7 +195,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
     spec = model.card.spec
     if args.budget is not None:
         PerStep(args.budget).check(model.policy.menu)  # says what the menu allows
-    as_trained = {"pace": spec.budget.pace, "bill": spec.budget.bill}
+    as_trained = spec.budget.model_dump(include={"pace", "bill"}) if args.total is not None else {}
     wanted = BudgetSpec(per_step=args.budget or spec.budget.per_step, total=args.total, price=args.price, **as_trained)
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
