@@ -24,7 +24,7 @@ from whichwhen.menu import Feature, Menu, Order
 from whichwhen.predictors import make_predictor
 from whichwhen.rollout import Policy
 from whichwhen.session import Session
-from whichwhen.specs import RunSpec
+from whichwhen.specs import BudgetSpec, RunSpec
 
 FORMAT = 2
 """Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
@@ -175,12 +175,16 @@ def make_budget(spec: RunSpec, horizon: int, price: float | None = None) -> Budg
             assert spec.budget.price is not None
             return Price(spec.budget.price, math.inf if spec.budget.cap is None else spec.budget.cap)
         case "total":
-            assert spec.budget.total is not None
-            pace, delivered = spec.budget.pace, spec.budget.bill == "delivered"
-            over = horizon if price is None and pace != "open" else None
-            return Total(spec.budget.total, price, over, delivered, saves=pace == "saving")
+            return make_total(spec.budget, horizon, price)
         case "per-step":
             return PerStep(spec.budget.per_step)
+
+
+def make_total(spec: BudgetSpec, horizon: int, price: float | None = None) -> Total:
+    """A total at its pace; where that is a price, evenly until the price is known."""
+    assert spec.total is not None
+    over = horizon if price is None and spec.pace != "open" else None
+    return Total(spec.total, price, over, spec.bill == "delivered", spec.pace == "saving")
 
 
 def blank_model(card: Card) -> Model:

@@ -11,6 +11,11 @@ PAPER_DATA = ("m-forda", "spoken-arabic-digits")
 """The data sets that the paper has sizes for; others get those of the first."""
 
 
+def batch_size_for(n_series: int) -> int:
+    """For data of one's own: ten batches or more in an epoch, from 4 series to 256."""
+    return min(max(n_series // 10, 4), 256)
+
+
 def preset_spec(preset: Preset, dataset: str) -> RunSpec:
     """The settings that a preset stands for on a dataset.
 

@@ -327,9 +327,8 @@ def _fill_one_by_one(
     left = allowance.amount.cpu().numpy().flatten()
     taken = np.empty(prices.shape, dtype=bool)
     rows = len(prices), left.size
-    for price, fits in zip(
-        prices.reshape(rows), taken.reshape(rows), strict=True
-    ):  # in numpy: ten times as fast as torch on so little at a time
+    # in numpy: four times as fast as torch on so little at a time
+    for price, fits in zip(prices.reshape(rows), taken.reshape(rows), strict=True):
         np.less_equal(price, left + ROUNDING, out=fits)
         np.subtract(left, price, out=left, where=fits)
         if allowance.waits:

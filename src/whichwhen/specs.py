@@ -478,7 +478,7 @@ class RunSpec(Spec):
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(0, "seed")
-        if self.budget.kind == "total" and self.budget.pace == "saving":
+        if self.budget.pace == "saving":
             if self.selector.kind == "sequential":
                 raise SpecError("pace saving with the paper's selector", expected="top-k", do="use --selector top-k")
             if self.training.objective == "foresight":  # it would have to know how likely it was to wait

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PackArgs, PlotArgs, TrainArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_facts, print_json
 from whichwhen.errors import DataError, SpecError
+from whichwhen.presets import batch_size_for
 from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ FEW_STEPS = 500
 
 def _warn_of_few_steps(training: TrainingSpec, n_series: int) -> None:
     """Say so where batches are so large for a table that hardly any steps are left."""
-    epochs, batch, smaller = training.epochs, training.batch_size, max(n_series // 10, 4)
+    epochs, batch, smaller = training.epochs, training.batch_size, batch_size_for(n_series)
     steps, more = (math.ceil(n_series / size) * epochs for size in (batch, smaller))
     if steps < FEW_STEPS and smaller < batch:
         print(

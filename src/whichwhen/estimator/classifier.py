@@ -20,6 +20,7 @@ from whichwhen.evaluation import Evaluation, evaluate
 from whichwhen.evaluation.pacing import DEFAULT_PRICES
 from whichwhen.menu import Feature, Menu
 from whichwhen.model import Model, make_model
+from whichwhen.presets import batch_size_for
 from whichwhen.provenance import Provenance
 from whichwhen.session import Session
 from whichwhen.specs import RunSpec, parse_spec
@@ -263,7 +264,7 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             "training": {
                 "objective": self.objective,
                 "epochs": self.epochs,
-                "batch_size": min(max(n_series // 10, 4), 256) if self.batch_size is None else self.batch_size,
+                "batch_size": batch_size_for(n_series) if self.batch_size is None else self.batch_size,
                 "learning_rate": self.learning_rate,
                 "warm_up": self.warm_up,
             },

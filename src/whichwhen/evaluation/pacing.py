@@ -13,7 +13,7 @@ from whichwhen.acquirers.reserve import WithReserve, relative_worth
 from whichwhen.budget import Budget, PerStep, Price, Total
 from whichwhen.data.store import SeriesSet
 from whichwhen.evaluation.scoring import evaluate
-from whichwhen.model import Model
+from whichwhen.model import Model, make_total
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.specs import BudgetSpec
 
@@ -74,13 +74,12 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
         if not worth:
             return with_reserve(model, budget.price, validation, device)
     else:
-        total = Total(wanted.total or 0.0, delivered=wanted.bill == "delivered")
+        total = make_total(wanted, model.card.horizon)
         total.check(policy.menu)
         if worth:
+            total = replace(total, over=None, saves=False)
             low, high = spec.budget.train_range if spec.budget.priced and spec.budget.train_range else DEFAULT_PRICES
             total = replace(total, price=find_price(policy, validation, total, prices_between(low, high), device))
-        elif wanted.pace != "open":
-            total = replace(total, over=model.card.horizon, saves=wanted.pace == "saving")
         budget = total
     budget.check(policy.menu)
     return replace(policy, budget=budget)
