@@ -481,6 +481,22 @@ def test_a_table_that_is_small_for_its_batches_is_told_so(
     assert [said in line for line in lines] == ([True] if said else [])
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "budget 1 per step"),
+        (("--total", "4", "--pace", "saving"), "total 4, saving"),
+        (("--total", "4"), "total 4, even"),
+        (("--price", "0.01"), "price 0.01"),
+    ],
+)
+def test_the_title_says_which_budget_counts(
+    given: tuple[str, ...], said: str, call: Callable[..., str], tmp_path: Path
+) -> None:
+    shown = call(*TRAIN_TINY, "--budget", "1", *given, "--out", str(tmp_path / "run"))
+    assert f"{said}, seed 0" in shown
+
+
 def test_a_folder_with_brackets_in_its_name_is_shown_as_it_is(call: Callable[..., str], run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run[b]"
     folder.symlink_to(run)

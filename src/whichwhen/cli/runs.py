@@ -426,7 +426,12 @@ def _range(numbers: np.ndarray) -> str:
 def _title(spec: RunSpec, result: dict[str, Any]) -> str:
     fakes = "" if spec.data.fakes == "none" else f", {spec.data.n_fakes} fake features ({spec.data.fakes})"
     moved = ", shifted" if spec.data.shift else ""
-    return f"{spec.data.name}{fakes}{moved}, budget {spec.budget.per_step:g} per step, seed {result['seed']}"
+    budget = f"budget {spec.budget.per_step:g} per step"
+    if spec.budget.price is not None:
+        budget = f"price {spec.budget.price:g}"
+    elif spec.budget.total is not None:
+        budget = f"total {spec.budget.total:g}, {spec.budget.pace}"
+    return f"{spec.data.name}{fakes}{moved}, {budget}, seed {result['seed']}"
 
 
 def _run_title(folder: Path, results: dict[Path, dict[str, Any]]) -> str:
