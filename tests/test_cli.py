@@ -486,6 +486,7 @@ def test_a_table_that_is_small_for_its_batches_is_told_so(
     [
         ((), "budget 1 per step"),
         (("--total", "4", "--pace", "saving"), "total 4, saving"),
+        (("--total", "4", "--advance", "2"), "total 4, even, 2 at once"),
         (("--total", "4"), "total 4, even"),
         (("--price", "0.01"), "price 0.01"),
     ],

@@ -193,17 +193,19 @@ class Favourite(Acquirer):
     st.sampled_from([HardTopK(), GumbelTopK(), SequentialGumbel()]),
     st.sampled_from([None, 7]),
     st.booleans(),
+    st.floats(0, 15),
     st.integers(0, 100),
 )
 @settings(max_examples=60, deadline=None)
-def test_no_path_exceeds_a_total(amount, acquirer, selector, over, saves, seed):
+def test_no_path_exceeds_a_total(amount, acquirer, selector, over, saves, advance, seed):
     saves = saves and not isinstance(selector, SequentialGumbel)
-    policy = replace(ward(acquirer, seed=seed), budget=Total(amount, over=over, saves=saves), selector=selector)
+    budget = Total(amount, over=over, saves=saves, advance=advance)
+    policy = replace(ward(acquirer, seed=seed), budget=budget, selector=selector)
     record = run(policy, tiny_batch(), seed)
     assert (record.cost.sum(1) <= amount + 1e-4).all()
     if over:
         available = amount * (torch.arange(1, record.cost.shape[1] + 1) / over).clamp(max=1)
-        assert (record.cost.cumsum(1) <= available + 1e-4).all()
+        assert (record.cost.cumsum(1) <= available.clamp(min=min(amount, advance)) + 1e-4).all()
 
 
 @pytest.mark.parametrize(("saves", "bought"), [(False, ["x1", "x1", "x1", "x1"]), (True, ["", "", "x0", "x1"])])
@@ -213,6 +215,16 @@ def test_a_total_that_saves_waits_for_what_is_wanted_most(saves, bought):
     record = run(policy, tiny_batch((4,)))
     asked = [" ".join(menu.names[k] for k in np.flatnonzero(row)) for row in record.selections.request[0]]
     assert asked == bought
+
+
+@pytest.mark.parametrize(
+    ("advance", "spent"),
+    [(0.0, [1, 1, 1, 1]), (1.0, [1, 1, 1, 1]), (2.0, [2, 0, 1, 1]), (3.0, [3, 0, 0, 1]), (9.0, [4, 0, 0, 0])],
+)
+def test_an_advance_is_there_at_the_first_step_and_is_not_paid_twice(advance, spent):
+    policy = replace(tiny_policy("random"), budget=Total(4.0, over=4, advance=advance))
+    assert run(policy, tiny_batch((4,))).cost[0].tolist() == spent
+    assert run(replace(policy, budget=policy.budget.drawn(4.0, 4.0, 0)), tiny_batch((4,))).cost[0].tolist() == spent
 
 
 def test_a_mandatory_order_is_asked_for_while_the_rest_is_saved():
@@ -272,7 +284,7 @@ def test_a_higher_price_never_buys_more_at_the_first_step():
 
 
 @pytest.mark.parametrize("acquirer", ["learned", "random", "static"])
-@pytest.mark.parametrize("budget", [PerStep(3.0), Total(9.0, over=7), Total(9.0, over=7, saves=True), Total(6.0)])
+@pytest.mark.parametrize("budget", [PerStep(3.0), Total(9.0, over=7), Total(9.0, over=7, saves=True, advance=3.0), Total(6.0)])
 def test_a_session_asks_and_predicts_as_the_evaluation_does(acquirer, budget):
     batch = holes(tiny_batch((7,)), 0.3)
     policy = replace(ward(acquirer), budget=budget)

@@ -181,8 +181,8 @@ class Total(Budget):
 
     Something has to pace it. With ``price``, an order is asked for only if it is worth more than that times its cost; the price
     is learned from data (:func:`whichwhen.evaluation.pacing.find_price`). With ``over``, the amount becomes available evenly
-    over so many steps, and what is not spent at once is kept; if it ``saves``, even where something cheaper than what is wanted
-    most could be paid. With neither, each step may spend all that is left.
+    over so many steps, an ``advance`` at the first of them, and what is not spent at once is kept; if it ``saves``, even where
+    something cheaper than what is wanted most could be paid. With neither, each step may spend all that is left.
 
     Attributes:
         amount: for the whole series.
@@ -190,6 +190,7 @@ class Total(Budget):
         over: steps, the first of them included.
         delivered: whether only orders that were answered count; else every request does.
         saves: wait until what is wanted most can be paid, instead of buying what is cheaper.
+        advance: of the amount, what is available from the first step on; it is not paid twice.
     """
 
     amount: float
@@ -197,6 +198,7 @@ class Total(Budget):
     over: int | None = None
     delivered: bool = False
     saves: bool = False
+    advance: float = 0.0
 
     def check(self, menu: Menu) -> None:
         """At least the cheapest order."""
@@ -223,10 +225,15 @@ class Total(Budget):
         """What was not answered is not paid for, where only deliveries count."""
         return Ledger(ledger.spent - unanswered, ledger.rate) if self.delivered else ledger
 
+    def drawn(self, low: float, high: float, seed: int) -> RandomTotal:
+        """The same rules with another amount for each series."""
+        return RandomTotal(**{**vars(self), "amount": high}, low=low, seed=seed)
+
     def _allow(self, ledger: Ledger, reveal: Reveal, menu: Menu, amount: Float[Tensor, " B"]) -> Allowance:
         available = amount
         if self.over is not None:
-            available = amount * ((reveal.time + 2) / self.over).clamp(max=1.0)  # the request is for the step after the reveal
+            by_now = (reveal.time + 2) / self.over  # the request is for the step after the reveal
+            available = torch.maximum(amount * by_now.clamp(max=1.0), amount.clamp(max=self.advance))
         left = (available - ledger.spent).clamp(min=0)
         prices = torch.tensor(menu.prices, device=left.device)
         price = None if self.price is None else torch.full_like(left, self.price)

@@ -184,7 +184,7 @@ def make_total(spec: BudgetSpec, horizon: int, price: float | None = None) -> To
     """A total at its pace; where that is a price, evenly until the price is known."""
     assert spec.total is not None
     over = horizon if price is None and spec.pace != "open" else None
-    return Total(spec.total, price, over, spec.bill == "delivered", spec.pace == "saving")
+    return Total(spec.total, price, over, spec.bill == "delivered", spec.pace == "saving", spec.advance)
 
 
 def blank_model(card: Card) -> Model:

@@ -206,6 +206,11 @@ class BudgetSpec(Spec):
         "validation.",
         json_schema_extra=_LATER,
     )
+    advance: float = Field(
+        0.0,
+        description="total, even or saving: so much of it is available from the first step on.",
+        json_schema_extra=_LATER,
+    )
     price: float | None = Field(
         None,
         description="Buy what is worth more than this times its cost (in nats for --objective value), instead of a budget.",
@@ -244,9 +249,17 @@ class BudgetSpec(Spec):
     def check(self) -> None:  # noqa: D102 (inherited)
         if self.cap is not None and self.price is None:
             raise SpecError(f"cap {self.cap:g} without a price", expected="both or neither", do="use --budget")
-        for name, usual in (("pace", "even"), ("bill", "requested")):
+        for name, usual in (("pace", "even"), ("bill", "requested"), ("advance", 0)):
             if self.total is None and getattr(self, name) != usual:
                 raise SpecError(f"{name} {getattr(self, name)} without a total", expected="both or neither", do="add --total")
+        if not (math.isfinite(self.advance) and self.advance >= 0):
+            raise SpecError(f"advance is {self.advance:g}", expected="0 or more", do="change --advance")
+        if self.advance and self.pace not in ("even", "saving"):
+            raise SpecError(
+                f"advance {self.advance:g} with pace {self.pace}",
+                expected="a total that becomes available step by step",
+                do="use --pace even or saving, or leave out --advance",
+            )
         if self.price is not None and self.total is not None:
             raise SpecError(f"total {self.total:g} and price {self.price:g}", expected="one of them")
         for name in ("total", "price", "cap"):

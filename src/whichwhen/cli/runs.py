@@ -196,7 +196,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
     spec = model.card.spec
     if args.budget is not None:
         PerStep(args.budget).check(model.policy.menu)  # says what the menu allows
-    as_trained = spec.budget.model_dump(include={"pace", "bill"}) if args.total is not None else {}
+    as_trained = spec.budget.model_dump(include={"pace", "bill", "advance"}) if args.total is not None else {}
     wanted = BudgetSpec(per_step=args.budget or spec.budget.per_step, total=args.total, price=args.price, **as_trained)
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
@@ -430,7 +430,8 @@ def _title(spec: RunSpec, result: dict[str, Any]) -> str:
     if spec.budget.price is not None:
         budget = f"price {spec.budget.price:g}"
     elif spec.budget.total is not None:
-        budget = f"total {spec.budget.total:g}, {spec.budget.pace}"
+        advance = f", {spec.budget.advance:g} at once" if spec.budget.advance else ""
+        budget = f"total {spec.budget.total:g}, {spec.budget.pace}{advance}"
     return f"{spec.data.name}{fakes}{moved}, {budget}, seed {result['seed']}"
 
 

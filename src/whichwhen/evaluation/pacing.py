@@ -77,7 +77,7 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
         total = make_total(wanted, model.card.horizon)
         total.check(policy.menu)
         if worth:
-            total = replace(total, over=None, saves=False)
+            total = replace(total, over=None, saves=False, advance=0.0)
             low, high = spec.budget.train_range if spec.budget.priced and spec.budget.train_range else DEFAULT_PRICES
             total = replace(total, price=find_price(policy, validation, total, prices_between(low, high), device))
         budget = total

@@ -2,9 +2,9 @@
 
 Free channels (vital signs, descriptors) always arrive; laboratory tests are paid for. A budget is a share of what the cohort's
 own records cost in the mean, the same for every stay: a share of each stay's own record would tell how sick the patient was. It
-becomes available evenly over the stay and is saved for what is wanted most (2012), or is open from the first hour on (2019);
-only what the record could deliver counts against it; what was requested is reported, too. Each acquirer is trained once, for
-all budgets from 5 to 50 %.
+becomes available evenly over the stay, with an advance, and is saved for what is wanted most (2012), or is open from the first
+hour on (2019); only what the record could deliver counts against it; what was requested is reported, too. Each acquirer is
+trained once, for all budgets from 5 to 50 %.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ DATA: dict[str, DataSpec] = {
     "physionet2012": DataSpec(name="physionet2012", hours=4),
     "physionet2019": DataSpec(name="physionet2019", longest=72),
 }
-PACES = {"physionet2012": "saving", "physionet2019": "open"}
-"""How a budget becomes available, chosen on validation: for an alarm at every hour, money that comes in three days is late."""
+PACES = {"physionet2012": ("saving", 0.1), "physionet2019": ("open", 0.0)}
+"""How a budget becomes available, and the share of the full budget that is there at once, chosen on validation: for an alarm at
+every hour, money that comes in three days is late."""
 _LEARNING = {"training__sharpen": 10.0, "training__explore": 0.25}
 MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("physionet2019", "learned"): _LEARNING,
@@ -95,8 +96,10 @@ def clinical_grid(
         )
         for seed in range(seeds):
             for acquirer in ACQUIRERS:
-                pace = PACES[name] if acquirer not in ("none", "complete") else "even"  # no limit, nothing to pace
-                spec = base.change(acquirer__kind=acquirer, budget__pace=pace, seed=seed, **MORE.get((name, acquirer), {}))
+                spec = base.change(acquirer__kind=acquirer, seed=seed, **MORE.get((name, acquirer), {}))
+                if acquirer not in ("none", "complete"):  # else there is no limit, and nothing to pace
+                    pace, advance = PACES[name]
+                    spec = spec.change(budget__pace=pace, budget__advance=round(full * advance, 2))
                 jobs.append(Job("clinical", Cell(name, "none"), spec))
             if seed == 0:
                 for control in CONTROLS:

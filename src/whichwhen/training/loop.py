@@ -18,7 +18,7 @@ from whichwhen import keyed
 from whichwhen.acquirers import RandomMasks
 from whichwhen.afterwards import walk_then_read
 from whichwhen.allocator import keep_freed_memory
-from whichwhen.budget import Budget, RandomPerStep, RandomPrice, RandomTotal, Total, Unlimited
+from whichwhen.budget import Budget, RandomPerStep, RandomPrice, Total, Unlimited
 from whichwhen.data.rows import count_classes
 from whichwhen.data.store import Dataset, SeriesSet
 from whichwhen.errors import SpecError, TrainingError
@@ -200,7 +200,7 @@ def training_budget(model: Model) -> Budget:
     if spec.budget.priced:
         budget = RandomPrice(low, high, spec.seed, math.inf if spec.budget.cap is None else spec.budget.cap)
     elif isinstance(own := model.policy.budget, Total):
-        budget = RandomTotal(high, over=own.over, delivered=own.delivered, saves=own.saves, low=low, seed=spec.seed)
+        budget = own.drawn(low, high, spec.seed)
     else:
         budget = RandomPerStep(int(low), int(high), spec.seed, spec.budget.train_draw == "even")
     budget.check(model.policy.menu)
