@@ -220,7 +220,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path, monkeypatch, fault):
     train = sets["train"]
     expected: type[BaseException] = DataError
     if fault == "disk":
-        import whichwhen.data.stores as module
+        import whichwhen.data.on_disk as module
 
         real, room = module._put, iter(range(20))
 
@@ -252,7 +252,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path, monkeypatch, fault):
         monkeypatch.setattr(SeriesSet, "take", lambda *_: next(chunks))
     elif fault == "stop":
         expected = KeyboardInterrupt
-        monkeypatch.setattr("whichwhen.data.stores.write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        monkeypatch.setattr("whichwhen.data.on_disk.write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(expected):
         write(tmp_path / "a.series", sets)
     assert list(tmp_path.iterdir()) == []

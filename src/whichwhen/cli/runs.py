@@ -89,7 +89,7 @@ def _describe_table(args: DataArgs) -> None:
 def run_pack(args: PackArgs) -> None:
     """``whichwhen pack``."""
     from whichwhen.data.frames import is_table, pack_table
-    from whichwhen.data.stores import SUFFIX, is_store
+    from whichwhen.data.on_disk import SUFFIX, is_store
     from whichwhen.reports.tables import print_table_report
 
     spec = args.data
@@ -146,7 +146,7 @@ def _warn_of_few_steps(training: TrainingSpec, n_series: int) -> None:
 def run_train(args: TrainArgs) -> None:
     """``whichwhen train``."""
     from whichwhen.data.frames import check_digest, digest_files, is_table
-    from whichwhen.data.stores import is_store
+    from whichwhen.data.on_disk import is_store
 
     spec, data = args.run, None
     own = is_table(spec.data.name) or is_store(spec.data.name)

@@ -2,8 +2,8 @@
 
 from whichwhen.data.catalog import CATALOG, load_dataset, reference, task_of
 from whichwhen.data.checks import check_observed, check_series
+from whichwhen.data.on_disk import StoreWriter, open_store, split_by_group
 from whichwhen.data.store import Dataset, Reference, Scaler, SeriesSet
-from whichwhen.data.stores import StoreWriter, open_store, split_by_group
 
 __all__ = [
     "CATALOG",

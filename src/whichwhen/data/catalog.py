@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whichwhen.data import archives, frames, stores, synthetic
+from whichwhen.data import archives, frames, on_disk, synthetic
 from whichwhen.data.checks import check_observed, check_series
 from whichwhen.data.clinical import mask_only, physionet2012, physionet2019, time_only
 from whichwhen.data.fakes import add_fakes, provenance, shift
@@ -83,7 +83,7 @@ def load_dataset(data: DataSpec | str, seed: int = 0, folder: Path | str | None 
     spec = data if isinstance(data, DataSpec) else parse_spec(DataSpec, {"name": data, **fields}, "load_dataset")
     if spec.shift and task_of(spec):
         raise SpecError(f"shift on {spec.name}", do="shift archives only; synthetic:moving moves by itself")
-    if stores.is_store(spec.name):
+    if on_disk.is_store(spec.name):
         return _open_store(spec, seed)
     source = _load_source(spec, seed, folder)
     return finish_dataset(source, spec, seed)
@@ -139,7 +139,7 @@ def _open_store(spec: DataSpec, seed: int) -> Dataset:
             do="leave it out, or write the folder anew",
         )
     frames.check_digest(spec)
-    data = stores.open_store(spec.name, seed)
+    data = on_disk.open_store(spec.name, seed)
     if spec.menu is None:
         return data
     free = [name for order in data.menu.orders if order.free for name in order.features] if data.menu else []

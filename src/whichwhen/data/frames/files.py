@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from whichwhen.data.stores import ABOUT
+from whichwhen.data.on_disk import ABOUT
 from whichwhen.errors import DataError
 from whichwhen.specs import DataSpec
 

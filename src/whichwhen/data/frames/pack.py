@@ -23,9 +23,9 @@ from whichwhen.data.frames.load import make_menu, make_series, sort_classes
 from whichwhen.data.frames.parse import ParsedTable, check_roles, common_width, is_long, number_series, parse_table
 from whichwhen.data.frames.report import TableReport
 from whichwhen.data.frames.series import check_all_measured
+from whichwhen.data.on_disk import StoreWriter, open_store, split_by_group
 from whichwhen.data.rows import missing_share
 from whichwhen.data.store import SeriesSet
-from whichwhen.data.stores import StoreWriter, open_store, split_by_group
 from whichwhen.errors import DataError
 from whichwhen.menu import Feature
 from whichwhen.specs import DataSpec, TableSpec
