@@ -227,6 +227,19 @@ def test_an_advance_is_there_at_the_first_step_and_is_not_paid_twice(advance, sp
     assert run(replace(policy, budget=policy.budget.drawn(4.0, 4.0, 0)), tiny_batch((4,))).cost[0].tolist() == spent
 
 
+@given(st.lists(st.integers(1, 100_000), min_size=1, max_size=5), st.sampled_from([None, 1, 3]))
+@settings(max_examples=200, deadline=None)
+def test_a_budget_that_pays_exactly_pays(cents, over):
+    prices = [cent / 100 for cent in cents]
+    menu = Menu(FIVE, tuple(Order(f"x{i}", (f"x{i}",), price) for i, price in enumerate(prices)))
+    amount = round(sum(prices), 2)
+    PerStep(amount).check(menu)
+    policy = replace(tiny_policy("random", menu=menu), budget=PerStep(amount))
+    assert (run(policy, tiny_batch((3,))).selections.request == 1).all()
+    record = run(replace(policy, budget=Total(round(3 * amount, 2), over=over)), tiny_batch((3,)))
+    assert (record.selections.request == 1).all()
+
+
 def test_a_mandatory_order_is_asked_for_while_the_rest_is_saved():
     must = Order("x1", ("x1",), 1.0, mandatory=True)
     menu = Menu(FIVE, (Order("x0", ("x0",), 2.0), must, Order("x2", ("x2",), 0.5)))

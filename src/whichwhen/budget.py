@@ -17,7 +17,7 @@ from torch import Tensor
 
 from whichwhen import keyed
 from whichwhen.errors import SpecError
-from whichwhen.menu import ROUNDING, Menu
+from whichwhen.menu import Menu, slack, whole
 from whichwhen.types import Allowance, Reveal
 
 
@@ -77,13 +77,13 @@ class PerStep(Budget):
 
     def check(self, menu: Menu) -> None:
         """At least the cheapest order, at most the whole menu."""
-        costs = menu.costs[menu.costs > 0]
-        if not len(costs):
+        prices = [price for price in menu.prices if price > 0]
+        if not prices:
             raise SpecError("a menu of free orders only", expected="something to choose", do="use --acquirer none")
-        if not float(costs.min()) <= self.amount <= float(costs.sum()) + ROUNDING:
+        if not min(prices) - slack(min(prices)) <= self.amount <= sum(prices) + slack(sum(prices)):
             raise SpecError(
-                f"budget {self.amount:g} per step for a menu of {len(costs)} orders",
-                expected=f"{float(costs.min()):g} to {float(costs.sum()):g}",
+                f"budget {self.amount:g} per step for a menu of {len(prices)} orders",
+                expected=f"{min(prices):g} to {sum(prices):g}",
                 do="change --budget, or use --acquirer complete to measure everything",
             )
 
@@ -127,8 +127,8 @@ class RandomPerStep(Budget):
         prices = torch.tensor(menu.prices, device=rate.device)
         count = None
         if len(set(menu.prices)) == 1:
-            count = torch.floor(rate / menu.prices[0] + ROUNDING).long().clamp(max=len(prices))
-        return Allowance(rate, prices <= rate.unsqueeze(-1) + ROUNDING, count)
+            count = whole(rate / menu.prices[0]).long().clamp(max=len(prices))
+        return Allowance(rate, prices <= (rate + slack(rate)).unsqueeze(-1), count)
 
 
 @dataclass(frozen=True)
@@ -234,11 +234,11 @@ class Total(Budget):
         if self.over is not None:
             by_now = (reveal.time + 2) / self.over  # the request is for the step after the reveal
             available = torch.maximum(amount * by_now.clamp(max=1.0), amount.clamp(max=self.advance))
-        left = (available - ledger.spent).clamp(min=0)
+        left = (available + slack(available) - ledger.spent).clamp(min=0)
         prices = torch.tensor(menu.prices, device=left.device)
         price = None if self.price is None else torch.full_like(left, self.price)
-        some_day = (amount - ledger.spent) if self.saves else left
-        return Allowance(left, prices <= some_day.unsqueeze(-1) + ROUNDING, None, price, self.saves)
+        some_day = (amount + slack(amount) - ledger.spent) if self.saves else left
+        return Allowance(left, prices <= (some_day + slack(some_day)).unsqueeze(-1), None, price, self.saves)
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ def _log_uniform(keys: Int[Tensor, " B"], low: float, high: float, seed: int) ->
 
 def _priced(price: Float[Tensor, " B"], cap: float, menu: Menu) -> Allowance:
     """All orders that a step may pay for, if they are worth the price."""
-    payable = torch.tensor(menu.prices, device=price.device) <= cap + ROUNDING
+    payable = torch.tensor(menu.prices, device=price.device) <= cap + slack(cap)
     amount = torch.full_like(price, min(cap, sum(menu.prices)))
     return Allowance(amount, payable.expand(len(price), -1), None, price)
 
@@ -296,8 +296,8 @@ def _priced(price: Float[Tensor, " B"], cap: float, menu: Menu) -> Allowance:
 def _same_for_all(amount: float, prices: tuple[float, ...], size: int, device: torch.device) -> Allowance:
     """The same amount for each series, on any order that it can pay for. Made once for each size: nobody writes to it."""
     amounts = torch.full((size,), float(amount), device=device)
-    payable = torch.tensor(prices, device=device) <= amount + ROUNDING
+    payable = torch.tensor(prices, device=device) <= amount + slack(amount)
     count = None
-    if len(set(prices)) == 1:
-        count = min(math.floor(amount / prices[0] + ROUNDING), len(prices))
+    if len(set(prices)) == 1 and prices[0] > 0:
+        count = min(int(whole(amount / prices[0])), len(prices))
     return Allowance(amounts, payable.expand(size, len(prices)), count)

@@ -9,15 +9,25 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from whichwhen.errors import SpecError
 
-ROUNDING = 1e-6
-"""Room for rounding when costs are added up."""
+_ROUNDING = 1e-6
 LEAST_COST = 1e-6
 """What worth is divided by at least: what costs nothing is worth very much, not infinitely."""
+
+
+def slack(amount: Any) -> Any:
+    """By how much an amount (number, array or tensor) may be exceeded: costs are added up in single precision."""
+    return _ROUNDING * (1 + amount)
+
+
+def whole(ratio: Any) -> Any:
+    """The whole part of an amount over a price, of what is whole but for rounding the next one up."""
+    return (ratio + slack(ratio)) // 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from whichwhen.menu import ROUNDING, Menu
+from whichwhen.menu import Menu, slack
 from whichwhen.types import Allowance, Batch, Reveal, Selection
 
 
@@ -86,11 +86,12 @@ class Rules:
         if not self._must:
             return replace(allowance, feasible=may & self._chosen, count=None), None
         due = may & self._mandatory
-        must = (due & ((self.costs * due).cumsum(-1) <= allowance.amount.unsqueeze(-1) + ROUNDING)).to(self.costs.dtype)
+        most = (allowance.amount + slack(allowance.amount)).unsqueeze(-1)
+        must = (due & ((self.costs * due).cumsum(-1) <= most)).to(self.costs.dtype)
         left = allowance.amount - must @ self.costs
         may = may & self._chosen
         if not allowance.waits:
-            may = may & (self.costs <= left.unsqueeze(-1) + ROUNDING)
+            may = may & (self.costs <= (left + slack(left)).unsqueeze(-1))
         return replace(allowance, amount=left, feasible=may, count=None), must
 
     def remember(self, pending: Pending, selection: Selection) -> Pending:

@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from whichwhen.contracts import Selector
 from whichwhen.errors import SpecError
-from whichwhen.menu import LEAST_COST, ROUNDING
+from whichwhen.menu import LEAST_COST, slack, whole
 from whichwhen.noise import Generator, gumbel
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores, Selection
@@ -166,7 +166,7 @@ class _Draws(torch.autograd.Function):
     ) -> tuple[Float[Tensor, "*B K"], Float[Tensor, "*B K"]]:
         """The request and the ranking; ``wanted`` is None where every order may be drawn as long as draws are left."""
         penalty = -100.0 * logits.abs() if selector.repeat == "penalty" else None
-        request, left = torch.zeros_like(logits), allowance.amount
+        request, left = torch.zeros_like(logits), allowance.amount + slack(allowance.amount)
         steps, standing = noise.shape[-2], torch.zeros_like(logits)
         before, soft, hard = [], [], []
         for s in range(steps):
@@ -178,7 +178,7 @@ class _Draws(torch.autograd.Function):
             perturbed = current + noise[..., s, :]
             alive: Tensor | None = None
             if wanted is not None:
-                open_ = wanted & (costs <= left.unsqueeze(-1) + ROUNDING)
+                open_ = wanted & (costs <= left.unsqueeze(-1))
                 if penalty is None:
                     open_ = open_ & (request == 0)
                 alive = open_.any(-1, keepdim=True)
@@ -313,7 +313,7 @@ def greedy_fill(scores: Float[Tensor, "*B K"], allowance: Allowance, costs: Floa
     wanted = allowance.feasible & (scores > -torch.inf)
     ranked = torch.sort(scores.masked_fill(~wanted, -torch.inf), dim=-1, descending=True, stable=True).indices
     if bool((costs == costs[0]).all()):
-        affordable = torch.floor(allowance.amount / costs[0] + ROUNDING).unsqueeze(-1)
+        affordable = whole(allowance.amount / costs[0]).unsqueeze(-1)
         taken = wanted.gather(-1, ranked) & (torch.arange(len(costs), device=scores.device) < affordable)
     else:
         taken = _fill_one_by_one(ranked, wanted, allowance, costs)
@@ -324,12 +324,12 @@ def _fill_one_by_one(
     ranked: Int[Tensor, "*B K"], wanted: Bool[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]
 ) -> Bool[Tensor, "*B K"]:
     prices = costs[ranked].masked_fill(~wanted.gather(-1, ranked), torch.inf).movedim(-1, 0).cpu().numpy()
-    left = allowance.amount.cpu().numpy().flatten()
+    left = (allowance.amount + slack(allowance.amount)).cpu().numpy().flatten()
     taken = np.empty(prices.shape, dtype=bool)
     rows = len(prices), left.size
     # in numpy: four times as fast as torch on so little at a time
     for price, fits in zip(prices.reshape(rows), taken.reshape(rows), strict=True):
-        np.less_equal(price, left + ROUNDING, out=fits)
+        np.less_equal(price, left, out=fits)
         np.subtract(left, price, out=left, where=fits)
         if allowance.waits:
             left[~fits & (price < np.inf)] = -np.inf
@@ -343,7 +343,7 @@ def most_picks(allowance: Allowance, costs: Float[Tensor, " K"]) -> int:
     if allowance.amount.numel() == 0:
         return 0
     richest = float(allowance.amount.max())
-    return int((torch.sort(costs).values.cumsum(0) <= richest + ROUNDING).sum())
+    return int((torch.sort(costs).values.cumsum(0) <= richest + slack(richest)).sum())
 
 
 def draw_log_prob(

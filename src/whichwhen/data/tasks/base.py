@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ from whichwhen import keyed
 from whichwhen.data.exact import Chain
 from whichwhen.data.policies import Solver, uniform_requests
 from whichwhen.data.store import Reference, SeriesSet
-from whichwhen.menu import ROUNDING, Feature, Menu
+from whichwhen.menu import Feature, Menu, whole
 
 
 @runtime_checkable
@@ -121,4 +120,4 @@ class ChainTask(ABC):
 
 def whole_orders(budget: float) -> int:
     """How many orders of cost 1 a budget pays for."""
-    return math.floor(budget + ROUNDING)
+    return int(whole(budget))
