@@ -172,12 +172,17 @@ def make_budget(spec: RunSpec, horizon: int, price: float | None = None) -> Budg
         return Unlimited()
     match spec.budget.kind:
         case "price":
-            assert spec.budget.price is not None
-            return Price(spec.budget.price, math.inf if spec.budget.cap is None else spec.budget.cap)
+            return make_price(spec.budget)
         case "total":
             return make_total(spec.budget, horizon, price)
         case "per-step":
             return PerStep(spec.budget.per_step)
+
+
+def make_price(spec: BudgetSpec) -> Price:
+    """A price, with its cap if it has one."""
+    assert spec.price is not None
+    return Price(spec.price, math.inf if spec.cap is None else spec.cap)
 
 
 def make_total(spec: BudgetSpec, horizon: int, price: float | None = None) -> Total:

@@ -111,6 +111,11 @@ class TableSpec(Spec):
         None, description="own table: of its files' content; `train` fills it in, and it is checked.", json_schema_extra=_LATER
     )
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns that hold names of series and of groups."""
+        return tuple(dict.fromkeys(name for name in (self.id, self.group) if name))
+
     def check(self) -> None:  # noqa: D102 (inherited)
         if not 0 < self.test_share < 1:
             raise SpecError(f"test-share is {self.test_share}", expected="a share between 0 and 1, say 0.2")
@@ -246,6 +251,15 @@ class BudgetSpec(Spec):
         """Whether orders have to be worth a price."""
         return self.kind == "price" or (self.kind == "total" and self.pace == "price")
 
+    def at(self, per_step: float | None = None, total: float | None = None, price: float | None = None) -> BudgetSpec:
+        """Another amount, per step, in total or at a price, under the same rules: pace, bill and advance, or cap."""
+        rules: dict[str, Any] = {}
+        if total is not None:
+            rules = {"pace": self.pace, "bill": self.bill, "advance": min(self.advance, total)}
+        elif price is not None:
+            rules = {"cap": self.cap}
+        return BudgetSpec(per_step=self.per_step if per_step is None else per_step, total=total, price=price, **rules)
+
     def check(self) -> None:  # noqa: D102 (inherited)
         if self.cap is not None and self.price is None:
             raise SpecError(f"cap {self.cap:g} without a price", expected="both or neither", do="use --budget")
@@ -254,6 +268,10 @@ class BudgetSpec(Spec):
                 raise SpecError(f"{name} {getattr(self, name)} without a total", expected="both or neither", do="add --total")
         if not (math.isfinite(self.advance) and self.advance >= 0):
             raise SpecError(f"advance is {self.advance:g}", expected="0 or more", do="change --advance")
+        if self.total is not None and self.advance > self.total:
+            raise SpecError(
+                f"advance {self.advance:g} of a total of {self.total:g}", expected="less than the total", do="use --pace open"
+            )
         if self.advance and self.pace not in ("even", "saving"):
             raise SpecError(
                 f"advance {self.advance:g} with pace {self.pace}",
@@ -266,6 +284,10 @@ class BudgetSpec(Spec):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise SpecError(f"{name} is {value:g}", expected="more than 0", do=f"change --{name}")
+        if self.train_draw == "even" and self.kind != "per-step":
+            raise SpecError(
+                "train-draw even with a total or a price", expected="a budget per step", do="leave out --train-draw"
+            )
         if self.train_range is not None:
             low, high = self.train_range
             least = 1 if self.kind == "per-step" else 0
@@ -491,6 +513,14 @@ class RunSpec(Spec):
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(0, "seed")
+        if self.budget.priced and self.acquirer.kind in ("random", "static", "static-by-time", "oracle"):
+            price = "--price" if self.budget.kind == "price" else "--pace price"
+            instead = "a budget, and the price in `whichwhen evaluate RUN --price`" if price == "--price" else "another pace"
+            raise SpecError(
+                f"{price} with acquirer {self.acquirer.kind}, whose scores say nothing about worth",
+                expected="learned or table",
+                do=f"train it with {instead}",
+            )
         if self.budget.pace == "saving":
             if self.selector.kind == "sequential":
                 raise SpecError("pace saving with the paper's selector", expected="top-k", do="use --selector top-k")

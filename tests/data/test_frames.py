@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whichwhen.data import Dataset, load_dataset
-from whichwhen.data.frames import TableReport, check_new_table, describe_table, is_table, load_table, open_table
+from whichwhen.data import Dataset, load_dataset, open_store
+from whichwhen.data.frames import TableReport, check_new_table, describe_table, is_table, load_table, open_table, pack_table
 from whichwhen.data.store import SeriesSet, Source
 from whichwhen.errors import DataWarning
-from whichwhen.specs import RunSpec, TableSpec
+from whichwhen.specs import DataSpec, RunSpec, TableSpec
 
 SPEC = TableSpec(id="stay", time="hour", label="died")
 KEYS = ["stay", "hour", "died"]
@@ -478,6 +478,39 @@ def test_what_may_be_a_mistake_is_a_warning(tmp_path: Path) -> None:
     wide_table(30).with_columns(one=pl.lit(3)).write_parquet(tmp_path / "my.parquet")
     with pytest.warns(DataWarning, match="'one'"):
         load_dataset(str(tmp_path / "my.parquet"), id="stay", time="hour", label="died")
+
+
+@pytest.mark.parametrize("kind", ["padded", "long", "exponents", "mixed", "plain", "fractions"])
+def test_ids_mean_the_same_in_csv_as_in_parquet(tmp_path: Path, kind: str) -> None:
+    write = {
+        "padded": lambda i: f"{i:08d}",
+        "long": lambda i: f"{i}" * 12,
+        "exponents": lambda i: f"{i}E19",
+        "mixed": lambda i: "100" if i == 101 else "0100" if i == 102 else f"{i}",
+        "plain": str,
+        "fractions": lambda i: f"{i}.0",
+    }[kind]
+    wide = wide_table(30)
+    wide = wide.with_columns(pl.Series("stay", [write(i) for i in wide["stay"]]))
+    wide = wide.filter(pl.col("stay") != "100") if kind == "mixed" else wide
+    wide.write_csv(tmp_path / "t.csv")
+    wide.write_parquet(tmp_path / "t.parquet")
+    csv, parquet = (open_table(tmp_path / f"t.{ending}", SPEC) for ending in ("csv", "parquet"))
+    assert csv.report.series == wide["stay"].n_unique()
+    same_source(csv.source, parquet.source)
+    data = {"id": "stay", "time": "hour", "label": "died"}
+    packed = []
+    for ending in ("csv", "parquet"):
+        spec = DataSpec(name=str(tmp_path / f"t.{ending}"), **data)
+        pack_table(spec.name, spec, tmp_path / f"{ending}.series", cells=40)
+        packed.append(open_store(tmp_path / f"{ending}.series"))
+    assert sorted(packed[0].train.ids) == sorted(packed[1].train.ids)
+    assert sum(map(len, (packed[0].train, packed[0].validation, packed[0].test))) == csv.report.series
+
+
+def test_numbers_too_large_for_an_id_are_names(tmp_path: Path) -> None:
+    wide = wide_table().with_columns(pl.col("stay") * 1e18)
+    assert describe_table(wide, SPEC).series == 12
 
 
 def test_specs_without_a_table_keep_their_hashes_and_a_digest_stands_for_the_path() -> None:

@@ -50,6 +50,7 @@ def add(table: pl.DataFrame, row: int, **cells: Any) -> pl.DataFrame:
 CASES: list[tuple[str, Callable[[], Any], TableSpec, tuple[str, ...]]] = [
     ("conflict", lambda: add(WIDE, 2, na=1.5), SPEC, ("rows 2 and 37", "1.5", "stay 100", "'na'")),
     ("conflict, long", lambda: add(LONG, 38, value=1.5), SPEC, ("rows 38 and 73", "1.5", "stay 100", "'na'")),
+    ("lists for ids", lambda: WIDE.with_columns(pl.concat_list("stay", "hour").alias("stay")), SPEC, ("'stay'", "List(Int64)")),
     ("label changes", lambda: put(WIDE, "died", 3, 1), SPEC, ("rows 1 and 3", "'died'", "stay 100", "--label-each-step")),
     ("label changes, long", lambda: put(LONG, "died", 40, 0), SPEC, ("'died'", "changes within stay 101")),
     ("static changes", lambda: put(WIDE, "age", 3, 1), spec(static=("age",)), ("rows 1 and 3", "'age'", "stay 100")),

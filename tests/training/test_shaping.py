@@ -234,6 +234,21 @@ def test_an_open_total_may_be_spent_at_once_and_an_even_one_may_not():
     assert (bills["even"][:, 0] < 4).all()
 
 
+def test_the_budget_of_training_asked_for_again_is_the_same():
+    data = tiny_dataset()
+    for fields in (
+        {"price": 0.01, "cap": 3.0},
+        {"price": 0.01},
+        {"total": 6.0, "pace": "saving", "bill": "delivered", "advance": 2.0},
+        {"per_step": 2.0},
+    ):
+        own = BudgetSpec(**fields)
+        model = make_model(tiny_spec(**{f"budget__{name}": value for name, value in fields.items()}), data)
+        amount = {own.kind.replace("-", "_"): getattr(own, own.kind.replace("-", "_"))}
+        assert at_budget(model, own.at(**amount), data.validation).budget == model.policy.budget
+    assert BudgetSpec(total=6.0, advance=2.0).at(total=1.0).advance == 1
+
+
 # -- series that are moved in training
 
 

@@ -76,7 +76,7 @@ class EvaluateArgs(ComputeArgs):
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = Field(description="The run folder.")
     split: str = Field("test", description="On which series: test, validation, train, or a test set by its name.")
     budget: float | None = Field(None, description="Another budget per step than the run was trained with.")
-    total: float | None = Field(None, description="A budget for the whole series instead; its pace is found on validation.")
+    total: float | None = Field(None, description="A budget for the whole series instead, at the pace of training.")
     price: float | None = Field(
         None, description="A price instead of a budget: buy what is worth more than that times its cost."
     )

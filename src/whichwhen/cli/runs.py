@@ -196,8 +196,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
     spec = model.card.spec
     if args.budget is not None:
         PerStep(args.budget).check(model.policy.menu)  # says what the menu allows
-    as_trained = spec.budget.model_dump(include={"pace", "bill", "advance"}) if args.total is not None else {}
-    wanted = BudgetSpec(per_step=args.budget or spec.budget.per_step, total=args.total, price=args.price, **as_trained)
+    wanted = spec.budget.at(per_step=args.budget, total=args.total, price=args.price)
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
     model.check_classes(data.classes)

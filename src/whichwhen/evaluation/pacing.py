@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from whichwhen.acquirers.reserve import WithReserve, relative_worth
-from whichwhen.budget import Budget, PerStep, Price, Total
+from whichwhen.budget import Budget, PerStep, Total
 from whichwhen.data.store import SeriesSet
 from whichwhen.evaluation.scoring import evaluate
-from whichwhen.model import Model, make_total
+from whichwhen.model import Model, make_price, make_total
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.specs import BudgetSpec
 
@@ -69,7 +69,7 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
     if wanted.kind == "per-step":
         budget = PerStep(wanted.per_step)
     elif wanted.kind == "price":
-        budget = Price(wanted.price or 0.0)
+        budget = make_price(wanted)
         budget.check(policy.menu)
         if not worth:
             return with_reserve(model, budget.price, validation, device)

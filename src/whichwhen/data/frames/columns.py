@@ -13,6 +13,8 @@ from whichwhen.errors import DataError, SpecError, hint
 
 _UNITS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 _UNITS["w"] = 7 * _UNITS["d"]
+MOST = 2.0**63
+"""Whole numbers are below it."""
 _OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
 _FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
@@ -73,8 +75,10 @@ def read_texts(column: pl.Series) -> pl.Series:
     if column.dtype.is_float():
         column = column.fill_nan(None)
         whole = column.drop_nulls()
-        if bool((whole == whole.floor()).all()) and bool(whole.is_finite().all()):
+        if bool(((whole == whole.floor()) & (whole.abs() < MOST)).all()):
             column = column.cast(pl.Int64)
+    if column.dtype.is_nested() or column.dtype == pl.Object:
+        raise DataError(f"column {column.name!r} holds {column.dtype}", expected="names or whole numbers", do="unpack it")
     return column.cast(pl.String)
 
 

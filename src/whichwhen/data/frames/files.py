@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -18,6 +19,8 @@ SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 """What counts as not there in CSV."""
 
+_WHOLE = r"^(0|-?[1-9][0-9]{0,17})(\.0*)?$"
+
 Frame = pl.DataFrame | pl.LazyFrame | Path | str
 """What is taken for a table."""
 
@@ -27,22 +30,40 @@ def is_table(name: str) -> bool:
     return name.lower().endswith(SUFFIXES) or (("/" in name or "." in name) and Path(name).is_file())
 
 
-def read_frame(table: Frame) -> tuple[pl.DataFrame, str]:
-    """The whole table, and a name for messages."""
+def read_frame(table: Frame, names: Collection[str] = ()) -> tuple[pl.DataFrame, str]:
+    """The whole table, and a name for messages. In files, columns of ``names`` are texts until they are all whole numbers."""
     if isinstance(table, pl.DataFrame):
         return _checked(table, "the table"), "the table"
     if isinstance(table, pl.LazyFrame):
         return _checked(table.collect(), "the table"), "the table"
     path = Path(table)
     with _reading(path):
-        frame = pl.read_parquet(path) if _is_parquet(path) else _read_csv(path)
-    return _checked(frame, str(path)), str(path)
+        frame = pl.read_parquet(path) if _is_parquet(path) else _read_csv(path, names)
+    texts = [name for name in names if name in frame.columns and frame[name].dtype == pl.String]
+    whole = [name for name in texts if frame.select(is_whole(name).all()).item()]
+    return _checked(frame.with_columns(as_whole(name) for name in whole), str(path)), str(path)
+
+
+def is_whole(name: str) -> pl.Expr:
+    """Whether a text is a number as numbers are written: 1001 or 1001.0, but not 001001, which is somebody else, nor 1E3."""
+    return pl.col(name).str.contains(_WHOLE) | pl.col(name).is_null()
+
+
+def as_whole(name: str) -> pl.Expr:
+    """The numbers of such texts."""
+    return pl.col(name).str.replace(r"\.0*$", "").cast(pl.Int64)
 
 
 class LazyTable:
-    """A table that is read a part at a time, and its name for messages. What is packed (.gz) is unpacked in memory."""
+    """A table that is read a part at a time, and its name for messages. What is packed (.gz) is unpacked in memory.
 
-    def __init__(self, table: Frame) -> None:
+    Attributes:
+        lazy: the table.
+        names: columns whose texts may be whole numbers, as in :func:`read_frame`.
+    """
+
+    def __init__(self, table: Frame, names: Collection[str] = ()) -> None:
+        self.names = () if isinstance(table, pl.DataFrame | pl.LazyFrame) else names
         self.where = "the table" if isinstance(table, pl.DataFrame | pl.LazyFrame) else str(table)
         if isinstance(table, pl.DataFrame | pl.LazyFrame):
             self.lazy = table.lazy()
@@ -55,11 +76,11 @@ class LazyTable:
             with path.open("rb") as file:
                 head = file.readline()
             if head[:2] == b"\x1f\x8b":
-                self.lazy = _read_csv(path).lazy()
+                self.lazy = _read_csv(path, names).lazy()
                 return
             if not head.strip():
                 raise DataError(f"{path} is empty", expected="a header and at least one row")
-            self.lazy = pl.scan_csv(path, separator=_separator(head), infer_schema_length=None, null_values=list(MISSING))
+            self.lazy = pl.scan_csv(path, separator=_separator(head), **_csv_options(names))
 
     def collect(self, lazy: pl.LazyFrame) -> pl.DataFrame:
         """What a query on it gives."""
@@ -108,7 +129,13 @@ def check_digest(spec: DataSpec) -> None:
         )
 
 
-def _read_csv(path: Path) -> pl.DataFrame:
+def _csv_options(names: Collection[str]) -> dict[str, Any]:
+    """What is missing, and columns whose zeros in front count."""
+    texts = dict.fromkeys(names, pl.String)
+    return {"infer_schema_length": None, "null_values": list(MISSING), "schema_overrides": texts}
+
+
+def _read_csv(path: Path, names: Collection[str]) -> pl.DataFrame:
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
         import gzip
@@ -120,7 +147,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
     if not content.strip():
         raise DataError(f"{path} is empty", expected="a header and at least one row")
     separator = _separator(content.split(b"\n", 1)[0])
-    return pl.read_csv(io.BytesIO(content), separator=separator, infer_schema_length=None, null_values=list(MISSING))
+    return pl.read_csv(io.BytesIO(content), separator=separator, **_csv_options(names))
 
 
 def _separator(head: bytes) -> str:

@@ -49,7 +49,7 @@ def open_table(table: Frame, spec: TableSpec, labels: Frame | None = None, test:
     """Source and report at once. Arguments: load_table."""
     labels = spec.labels if labels is None else labels
     test = spec.test if test is None else test
-    second = None if labels is None else read_frame(labels)[0]
+    second = None if labels is None else read_frame(labels, spec.names)[0]
     parsed = parse_table(table, spec, second)
     same_grid = spec.model_copy(update={"step": parsed.step})  # never a width of the test table's own
     tested = None if test is None else parse_table(test, same_grid, second)

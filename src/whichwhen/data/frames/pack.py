@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from whichwhen.data.frames.columns import Times, read_texts, read_times, refuse_nulls
+from whichwhen.data.frames.columns import MOST, Times, read_texts, read_times, refuse_nulls
 from whichwhen.data.frames.compare import align, compare_values
-from whichwhen.data.frames.files import Frame, LazyTable, read_frame
+from whichwhen.data.frames.files import Frame, LazyTable, as_whole, is_whole, read_frame
 from whichwhen.data.frames.load import make_menu, make_series, sort_classes
 from whichwhen.data.frames.parse import ParsedTable, check_roles, common_width, is_long, number_series, parse_table
 from whichwhen.data.frames.report import TableReport
@@ -52,7 +52,7 @@ def pack_table(
         cells: of the table to hold at once.
     """
     labels, test = (spec.labels if labels is None else labels), (spec.test if test is None else test)
-    second = None if labels is None else read_frame(labels)[0]
+    second = None if labels is None else read_frame(labels, spec.names)[0]
     source = _Buckets(table, spec, second, cells)
     settled = spec.model_copy(update={"step": source.width()})
     classes = sort_classes(source.classes(), source.where)
@@ -91,7 +91,7 @@ class _Buckets:
     """A table in buckets of whole series."""
 
     def __init__(self, table: Frame, spec: TableSpec, labels: pl.DataFrame | None, cells: int) -> None:
-        self.table, self.spec, self.labels, self.cells = LazyTable(table), spec, labels, cells
+        self.table, self.spec, self.labels, self.cells = LazyTable(table, spec.names), spec, labels, cells
         self.where = self.table.where
         self.columns = self.collect(self.table.lazy.head(0)).columns
         check_roles(self.columns, spec, self.where)
@@ -174,9 +174,12 @@ class _Buckets:
         spec, lazy = self.spec, self.table.lazy
         roles = {spec.id, spec.label, spec.group, *(spec.subgroups or ())} & set(self.columns)
         for name, kind in self.collect(lazy.head(0)).schema.items():
-            if name in roles and kind.is_float():
+            if name in self.table.names and kind == pl.String:
+                if self.collect(lazy.select(is_whole(name).all())).item():
+                    lazy = lazy.with_columns(as_whole(name))
+            elif name in roles and kind.is_float():
                 column = pl.col(name).fill_nan(None)
-                whole = self.collect(lazy.select(((column == column.floor()) & column.is_finite()).all())).item()
+                whole = self.collect(lazy.select(((column == column.floor()) & (column.abs() < MOST)).all())).item()
                 lazy = lazy.with_columns(column.cast(pl.Int64) if whole else column.cast(pl.String))
         return lazy
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from whichwhen.data.frames.columns import Times, need_column, read_texts, read_times, refuse_nulls
+from whichwhen.data.frames.columns import MOST, Times, need_column, read_texts, read_times, refuse_nulls
 from whichwhen.data.frames.files import Frame, read_frame
 from whichwhen.data.frames.series import SeriesColumns, read_series_columns
 from whichwhen.data.frames.values import Cells, fill_long, fill_wide
@@ -60,7 +60,7 @@ class ParsedTable:
 
 def parse_table(table: Frame, spec: TableSpec, labels: pl.DataFrame | None = None, where: str = "") -> ParsedTable:
     """Read a table as its spec says; ``labels`` is the second table, with one row a series; ``where`` its name in messages."""
-    frame, name = read_frame(table)
+    frame, name = read_frame(table, spec.names)
     where = where or name
     check_roles(frame.columns, spec, where)
     long = is_long(frame.columns, spec, where)
@@ -163,7 +163,7 @@ def number_series(column: pl.Series, ids: pl.Series) -> tuple[np.ndarray, np.nda
 def _whole(column: pl.Series) -> bool:
     if column.dtype.is_float():
         column = column.fill_nan(None)
-        return bool((column == column.floor()).all())
+        return bool(((column == column.floor()) & (column.abs() < MOST)).all())
     return column.dtype.is_integer() and column.dtype not in (pl.UInt64, pl.Int128)
 
 
