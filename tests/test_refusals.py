@@ -120,6 +120,33 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], tuple[str, ...], tuple[str, ...
         WITH_TEST,
         ("test.csv", "no column 'ph'", "hr, ph, lac"),
     ),
+    "mandatory order beyond the budget": (
+        menu("rest: each\norders:\n  hr: {cost: 3, mandatory: true}\n"),
+        (*WITH_MENU, "--budget", "2"),
+        ("--budget 2", "mandatory order 'hr'", "costs 3"),
+    ),
+    "turnaround beyond the series": (
+        menu("rest: each\norders:\n  hr: {cost: 1, turnaround: 100000000}\n"),
+        WITH_MENU,
+        ("'hr'", "100000000 steps", "longest series has 4"),
+    ),
+    "budgets of training beyond the menu": (menu(PRICES), (*WITH_MENU, "--budget", "4", "--train-budgets", "3", "99"), ("99",)),
+    "price for the paper's selector": (
+        menu(PRICES),
+        (*WITH_MENU, "--price", "0.1", "--selector", "sequential"),
+        ("a price with the paper's selector",),
+    ),
+    "AUROC of three classes": (
+        {"t.csv": edit(lambda made: [row.__setitem__(5, "2") for row in made[1:13]])},
+        (*COLUMNS, "--choose-by", "auroc"),
+        ("auroc", "two classes"),
+    ),
+    "control on a table": ({"t.csv": WHOLE}, (*COLUMNS, "--control", "mask-only"), ("--control with t.csv", "physionet2012")),
+    "test times of a clock": (
+        {"t.csv": WHOLE, "test.csv": stamped("+02:00")},
+        WITH_TEST,
+        ("test.csv, column 'hour'", "times of a clock"),
+    ),
     "CSV cut short": ({"t.csv": WHOLE[:-12]}, COLUMNS, ("t.csv, row 96", "'died'")),
     "CSV.GZ cut short": ({"t.csv.gz": gzip.compress(WHOLE.encode())[:-300]}, COLUMNS, ("t.csv.gz", "cut short")),
     "Parquet cut short": ({"t.parquet": PARQUET.getvalue()[:-300]}, COLUMNS, ("t.parquet", "cut short")),
@@ -210,3 +237,38 @@ def test_other_units_in_the_test_table_are_a_warning_on_stderr(how: list[str], c
     assert not any("'ph'" in line or "'lac'" in line for line in lines)
     if how == ["--json"]:
         json.loads(out)
+
+
+@pytest.mark.parametrize("acquirer", ["none", "complete"])
+@pytest.mark.parametrize("budget", [(), ("--total", "1")])
+def test_free_channels_alone_are_a_menu(acquirer: str, budget: tuple[str, ...]) -> None:
+    lay_out(menu("free: [hr, ph, lac]\n"))
+    assert main(["train", "t.csv", *WITH_MENU, *SMALL, "--acquirer", acquirer, *budget]) == 0
+
+
+def test_series_go_by_the_names_of_the_table() -> None:
+    lay_out({"t.csv": edit(lambda made: [row.__setitem__(0, f"P-{row[0]}") for row in made[1:]])})
+    assert main(["train", "t.csv", *COLUMNS, *SMALL, *BUDGET]) == 0
+    assert all(name.startswith("P-1") for name in pl.read_parquet("run/series.parquet")["id"])
+
+
+def test_orders_out_of_reach_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    lay_out(menu(PRICES))
+    loud = [word for word in SMALL if word != "--quiet"]
+    assert main(["train", "t.csv", *WITH_MENU, *loud, "--budget", "4"]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "never asked for" in line]
+    assert len(warnings) == 1
+    assert "lac (5)" in warnings[0]
+    assert "ph" not in warnings[0]
+
+
+def test_times_in_other_units_and_an_empty_column_of_the_test_table_are_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    def change(made: Rows) -> None:
+        for row in made[1:]:
+            row[1], row[4] = str(60 * int(row[1])), ""
+
+    lay_out({"t.csv": WHOLE, "test.csv": edit(change, rows(8, 600))})
+    assert main(["train", "t.csv", *WITH_TEST, *SMALL, *BUDGET]) == 0
+    err = capsys.readouterr().err
+    assert "column 'hour': the median series has 181 steps, training's 4" in err
+    assert "column 'lac' holds no value" in err

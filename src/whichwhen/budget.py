@@ -77,15 +77,14 @@ class PerStep(Budget):
 
     def check(self, menu: Menu) -> None:
         """At least the cheapest order, at most the whole menu."""
-        prices = [price for price in menu.prices if price > 0]
-        if not prices:
-            raise SpecError("a menu of free orders only", expected="something to choose", do="use --acquirer none")
+        prices = _prices(menu)
         if not min(prices) - slack(min(prices)) <= self.amount <= sum(prices) + slack(sum(prices)):
             raise SpecError(
                 f"budget {self.amount:g} per step for a menu of {len(prices)} orders",
                 expected=f"{min(prices):g} to {sum(prices):g}",
                 do="change --budget, or use --acquirer complete to measure everything",
             )
+        _refuse_unpayable(menu, self.amount, "--budget")
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """``amount`` for everyone, on any order that it can pay for."""
@@ -202,13 +201,14 @@ class Total(Budget):
 
     def check(self, menu: Menu) -> None:
         """At least the cheapest order."""
-        cheapest = min((cost for cost in menu.prices if cost > 0), default=math.inf)
-        if not (math.isfinite(self.amount) and self.amount >= cheapest):
+        cheapest = min(_prices(menu))
+        if not (math.isfinite(self.amount) and self.amount >= cheapest - slack(cheapest)):
             raise SpecError(
                 f"a total of {self.amount:g} for a menu whose cheapest order costs {cheapest:g}",
                 expected=f"at least {cheapest:g}",
                 do="change --total",
             )
+        _refuse_unpayable(menu, self.amount, "--total")
         if self.price is not None:
             Price(self.price).check(menu)
 
@@ -274,6 +274,25 @@ class Unlimited(Budget):
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """The price of the whole menu."""
         return _same_for_all(sum(menu.prices), menu.prices, ledger.spent.shape[0], ledger.spent.device)
+
+
+def _prices(menu: Menu) -> list[float]:
+    """Of what is not free."""
+    prices = [price for price in menu.prices if price > 0]
+    if not prices:
+        raise SpecError("a menu of free orders only", expected="something to choose", do="use --acquirer none")
+    return prices
+
+
+def _refuse_unpayable(menu: Menu, amount: float, flag: str) -> None:
+    """What has to be asked has to be payable."""
+    for order in menu.orders:
+        if order.mandatory and order.cost > amount + slack(amount):
+            raise SpecError(
+                f"{flag} {amount:g} with the mandatory order {order.name!r}, which costs {order.cost:g}",
+                expected=f"{order.cost:g} or more",
+                do=f"change {flag}, or take mandatory from the order",
+            )
 
 
 def _uniform(keys: Int[Tensor, " B"], seed: int) -> Float[Tensor, " B"]:

@@ -61,7 +61,7 @@ class DownloadError(DataError):
     """An archive is not in the data folder and could not be fetched."""
 
 
-class FeatureError(WhichwhenError):
+class FeatureError(WhichwhenError, ValueError):
     """The columns are not the ones the model was trained on."""
 
 

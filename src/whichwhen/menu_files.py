@@ -217,6 +217,15 @@ def _from_csv(text: str, lines: Lines) -> dict[str, Any]:
 
 def _csv_rest(cells: dict[str, str], where: tuple[Any, ...], lines: Lines) -> Any:
     rest = cells.get("features", "free" if _flag(cells, "free", where, lines) else "each")
+    used = {"name", "features", "free", *(["cost"] if rest == "each" else [])}
+    for key in cells.keys() - used:
+        if key != "mandatory" or _flag(cells, key, where, lines):
+            raise lines.error(
+                where,
+                f"{key} {cells[key]!r} in the row '*'",
+                expected="features each (with a cost), free or ignore",
+                do="give what is to have more than a price a row of its own",
+            )
     return _number(cells["cost"]) if rest == "each" and "cost" in cells else rest
 
 

@@ -19,7 +19,7 @@ from whichwhen.acquirers import OracleAcquirer, StaticAcquirer, make_acquirer
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.budget import Budget, PerStep, Price, Total, Unlimited
 from whichwhen.data.store import Dataset
-from whichwhen.errors import FeatureError
+from whichwhen.errors import FeatureError, SpecError
 from whichwhen.menu import Feature, Menu, Order
 from whichwhen.predictors import make_predictor
 from whichwhen.rollout import Policy
@@ -198,7 +198,8 @@ def blank_model(card: Card) -> Model:
     features = [Feature(name, unit) for name, unit in zip(card.features, card.units, strict=True)]
     menu = Menu(tuple(features), card.orders) if card.orders else Menu.one_per_feature(features)
     budget = make_budget(spec, card.horizon, card.price)
-    budget.check(menu)
+    if spec.acquirer.kind != "none":  # it spends nothing: free channels alone are a menu for it
+        budget.check(menu)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed.stream_seed(spec.seed, "weights"))
         predictor = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
@@ -210,6 +211,13 @@ def blank_model(card: Card) -> Model:
 
 def make_model(spec: RunSpec, data: Dataset) -> Model:
     """An untrained model for a data set, with what comes before training: the static acquirer's forest, the oracle's truth."""
+    for order in data.menu.orders if data.menu is not None else ():
+        if order.turnaround > data.horizon:
+            raise SpecError(
+                f"order {order.name!r} takes {order.turnaround} steps, and the longest series has {data.horizon}",
+                expected="a turnaround within a series",
+                do="leave the order out, or change its turnaround",
+            )
     model = blank_model(Card.of(spec, data))
     acquirer: Any = model.policy.acquirer
     if isinstance(acquirer, StaticAcquirer):

@@ -186,6 +186,9 @@ class DataSpec(TableSpec):
         self._at_least(1, "m", "n_fakes", "hours")
         if self.longest is not None:
             self._at_least(2, "longest")
+        for name, usual in (("hours", 1), ("longest", None), ("control", "none")):
+            if getattr(self, name) != usual and not self.name.startswith("physionet"):
+                raise SpecError(f"--{name} with {self.name}", expected="physionet2012 or physionet2019", do="leave it out")
         if self.costs == "rising" and (self.shift or self.menu is not None):
             raise SpecError("rising costs with shifted features or a menu", expected="neither", do="leave out --costs")
         if not 0 < self.validation < 1:

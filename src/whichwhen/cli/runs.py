@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, EvaluateArgs, PackArgs, PlotArgs, TrainArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_facts, print_json
 from whichwhen.errors import DataError, SpecError
+from whichwhen.menu import slack
 from whichwhen.presets import batch_size_for
 from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
 
@@ -124,6 +125,7 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
     data = finish_dataset(table.source, spec.data, spec.seed)
     if not args.quiet:
         _warn_of_few_steps(spec.training, len(data.train))
+        _warn_of_what_is_out_of_reach(spec, data)
     return spec.change(data__digest=digest_files(spec.data)), data
 
 
@@ -141,6 +143,19 @@ def _warn_of_few_steps(training: TrainingSpec, n_series: int) -> None:
             f"with --batch-size {smaller}: {more}",
             file=sys.stderr,
         )
+
+
+def _warn_of_what_is_out_of_reach(spec: RunSpec, data: Dataset) -> None:
+    """Name the orders that no request can ever pay for."""
+    own = spec.budget
+    amount = {"per-step": own.per_step, "total": own.total, "price": own.cap}[own.kind]
+    if amount is None or data.menu is None or spec.acquirer.kind in ("none", "complete"):
+        return
+    most = max(amount, own.train_range[1]) if own.train_range is not None and not own.priced else amount
+    dear = [f"{order.name} ({order.cost:g})" for order in data.menu.orders if order.cost > most + slack(most)]
+    if dear:
+        what = "a total" if own.kind == "total" else "a step"
+        print(f"warning: never asked for, as {what} pays for {most:g} at most: {', '.join(dear)}", file=sys.stderr)
 
 
 def run_train(args: TrainArgs) -> None:

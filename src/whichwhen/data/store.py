@@ -36,6 +36,7 @@ class SeriesSet:
             then holds whether and which event the series has at all.
         weights: ``[N]`` float32, how much each series counts in training; None = all the same.
         subgroups: by name ``[N]`` text, for metrics per subgroup.
+        names: ``[N]`` text, what the series are called where that is no number; None = by their ids.
     """
 
     source: str
@@ -49,6 +50,7 @@ class SeriesSet:
     step_labels: Table | None = None
     weights: np.ndarray | None = None
     subgroups: Mapping[str, np.ndarray] = field(default_factory=dict)
+    names: np.ndarray | None = None
 
     @classmethod
     def from_list(
@@ -116,6 +118,7 @@ class SeriesSet:
             step_labels=None if self.step_labels is None else take_stretches(self.step_labels, starts, offsets),
             weights=None if self.weights is None else self.weights[rows],
             subgroups={name: column[rows] for name, column in self.subgroups.items()},
+            names=None if self.names is None else self.names[rows],
         )
 
     def padded(self, rows: np.ndarray | None = None, steps: int | None = None, fill: float = np.nan) -> np.ndarray:

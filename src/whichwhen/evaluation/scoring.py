@@ -24,7 +24,8 @@ class Evaluation:
 
     Attributes:
         metrics: the numbers.
-        ids, labels, predictions: ``[N]``; positions in the classes.
+        ids: ``[N]``; names: ``[N]``, the same, or what the series are called.
+        labels, predictions: ``[N]``, positions in the classes.
         cost: ``[N]``, billed over the whole series.
         delivered: ``[N]``, of it what the record could answer, in whole or in part.
         probabilities: ``[N, C]`` after the last step.
@@ -37,6 +38,7 @@ class Evaluation:
 
     metrics: Metrics
     ids: np.ndarray
+    names: np.ndarray
     labels: np.ndarray
     predictions: np.ndarray
     cost: np.ndarray
@@ -111,6 +113,7 @@ def evaluate(
     return Evaluation(
         metrics=tally.metrics(real),
         ids=series.ids,
+        names=series.ids if series.names is None else series.names,
         labels=series.labels,
         predictions=tally.probabilities.argmax(1),
         cost=tally.cost,

@@ -89,6 +89,8 @@ def fit(
     """
     keep_freed_memory()
     settings = model.card.spec.training
+    if settings.choose_by == "auroc" and len(data.classes) > 2:
+        raise SpecError("choose-by auroc for more than two classes", expected="two", do="use --choose-by accuracy or loss")
     objective = objective or make_objective(model.card.spec, model.policy)
     warm_up = warm_up_loop(model)
     judged = replace(model.policy, budget=training_budget(model))
@@ -301,8 +303,7 @@ def _better(scores: Metrics, state: TrainState, settings: TrainingSpec) -> bool:
     if settings.choose_by == "loss":
         return (scores.loss, -scores.accuracy) < (best["validation_loss"], -best["validation_accuracy"])
     if settings.choose_by == "auroc":
-        if scores.auroc is None:
-            raise SpecError("choose-by auroc for more than two classes", expected="two", do="use --choose-by accuracy or loss")
+        assert scores.auroc is not None, "two classes"
         return (-scores.auroc, scores.loss) < (-best["validation_auroc"], best["validation_loss"])
     return (-scores.accuracy, scores.loss) < (-best["validation_accuracy"], best["validation_loss"])
 

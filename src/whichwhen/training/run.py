@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from whichwhen import artifacts
 from whichwhen._version import __version__
 from whichwhen.budget import Total
 from whichwhen.data import Dataset, load_dataset
-from whichwhen.errors import RunFolderError
+from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation import Evaluation, evaluate
 from whichwhen.evaluation.pacing import DEFAULT_PRICES, find_price, prices_between
 from whichwhen.files import write_atomically, write_json, write_text
@@ -89,7 +90,14 @@ def train(
         _write_history(out, state)
         on_epoch(state)
 
-    state = fit(model, data, state=state, device=device, on_epoch=after_epoch)
+    try:
+        state = fit(model, data, state=state, device=device, on_epoch=after_epoch)
+    except WhichwhenError:
+        if not checkpoint.is_file():  # refused before anything was learned: nothing is left in the way of the next try
+            (out / artifacts.SPEC).unlink()
+            with suppress(OSError):
+                out.rmdir()
+        raise
     _write_history(out, state)
     result = finish(out, model, data, state, before, device)
     checkpoint.unlink(missing_ok=True)
@@ -125,7 +133,7 @@ def finish(
         "commit": current_commit(),
         "dataset": spec.data.name,
         "acquirer": spec.acquirer.kind,
-        "budget": None if spec.acquirer.kind == "complete" else spec.budget.per_step,
+        "budget": spec.budget.per_step if spec.acquirer.kind != "complete" and spec.budget.kind == "per-step" else None,
         "epochs": len(state.history),
         "best_epoch": state.best_epoch,
         "gain_of_last_fifth": gain_of_last_fifth(state.history),
@@ -156,7 +164,7 @@ def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None
     """Per test series: id, label, prediction, cost, length."""
     table = pl.DataFrame(
         {
-            "id": test.ids,
+            "id": test.names,
             "label": [classes[i] for i in test.labels],
             "prediction": [classes[i] for i in test.predictions],
             "cost": test.cost,

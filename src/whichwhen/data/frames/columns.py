@@ -105,19 +105,27 @@ class Times:
         """Whether all of them are whole numbers."""
         return self.ticks.dtype.kind == "i"
 
-    def width(self, step: str) -> int | float:
-        """A step's width in ticks, from ``--step``."""
+    def width(self, step: str, where: str) -> int | float:
+        """A step's width in ticks, from ``--step``, or from the table that this one goes with."""
         if self.clock:
             match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", step)
             if not match or match[2] not in _UNITS or float(match[1]) <= 0:
-                raise SpecError(f"step is {step!r} for times of a clock", expected="a width such as 30s, 15m, 1h or 1d")
+                raise SpecError(
+                    f"{where}: times of a clock, and a step is {step!r}",
+                    expected="a width such as 30s, 15m, 1h or 1d",
+                    do="change --step, or give times as in the table for training",
+                )
             return max(round(float(match[1]) * _UNITS[match[2]]), 1)
         try:
             width = float(step)
         except ValueError:
             width = np.nan
         if not (np.isfinite(width) and width > 0):
-            raise SpecError(f"step is {step!r} for times that are numbers", expected="a number above 0, in the unit of --time")
+            raise SpecError(
+                f"{where}: times that are numbers, and a step is {step!r}",
+                expected="a number above 0, in the unit of --time",
+                do="change --step, or give times as in the table for training",
+            )
         return int(width) if width.is_integer() and self.whole else width
 
     def text(self, ticks: int | float) -> str:

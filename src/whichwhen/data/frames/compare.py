@@ -25,8 +25,17 @@ def check_new_table(train: SeriesSet, table: Frame, spec: TableSpec, labels: pl.
     whose spread is more than 20 times larger or smaller, as after a change of units.
     """
     names = [feature.name for feature in train.features]
-    values, notes = align(parse_table(table, spec, labels), names)
-    return notes + compare_values(names, train.values, values)
+    parsed = parse_table(table, spec, labels)
+    values, notes = align(parsed, names)
+    return notes + compare_lengths(train.lengths, np.diff(parsed.offsets), spec) + compare_values(names, train.values, values)
+
+
+def compare_lengths(train: np.ndarray, new: np.ndarray, spec: TableSpec) -> list[str]:
+    """A warning where new series have so many or so few steps that their times may be in another unit."""
+    before, now = float(np.median(train)), float(np.median(new))
+    if 1 / _RATIO <= now / before <= _RATIO:
+        return []
+    return [f"column {spec.time!r}: the median series has {now:g} steps, training's {before:g}: check its units"]
 
 
 def align(table: ParsedTable, names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
@@ -58,6 +67,8 @@ def compare_values(names: Sequence[str], train: np.ndarray, new: np.ndarray) -> 
     warnings = []
     for name, old, fresh in zip(names, train.T, new.T, strict=True):
         old, fresh = old[~np.isnan(old)].astype(np.float64), fresh[~np.isnan(fresh)].astype(np.float64)
+        if len(old) and not len(fresh):
+            warnings.append(f"column {name!r} holds no value, and training's does")
         if not len(old) or not len(fresh):
             continue
         low, quarter, three, high = np.quantile(old, [_EDGE, 0.25, 0.75, 1 - _EDGE])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whichwhen.data.frames.compare import align, compare_values
+from whichwhen.data.frames.compare import align, compare_lengths, compare_values
 from whichwhen.data.frames.files import Frame, read_frame
 from whichwhen.data.frames.parse import ParsedTable, parse_table
 from whichwhen.data.frames.report import TableReport, make_report
@@ -70,7 +70,8 @@ def open_table(table: Frame, spec: TableSpec, labels: Frame | None = None, test:
     else:
         values, notes = align(tested, parsed.features)
         train, tests = whole, make_series(tested, values, classes, _groups(tested)[0], features, "test")
-        notes += _both(parsed, tested, spec) + compare_values(parsed.features, parsed.values, values)
+        notes += _both(parsed, tested, spec) + compare_lengths(np.diff(parsed.offsets), np.diff(tested.offsets), spec)
+        notes += compare_values(parsed.features, parsed.values, values)
     _refuse_never_observed(train, parsed)
     report = make_report(parsed, classes, len(set(groups.tolist())), {"train": len(train), "test": len(tests)}, features, notes)
     return OpenTable(Source(train, {"test": tests}, classes, menu), report)
@@ -115,6 +116,7 @@ def make_series(
         step_labels=steps,
         weights=table.columns.weights,
         subgroups=table.columns.subgroups,
+        names=None if np.array_equal(table.ids, table.numbers.astype(str)) else table.ids,
     )
 
 

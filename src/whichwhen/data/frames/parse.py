@@ -204,7 +204,10 @@ def _make_grid(
     stamps = np.bincount(of_row[order[new]], minlength=len(known))
     last = np.zeros(len(known), dtype=since.dtype)
     np.maximum.at(last, of_row, since)
-    width = times.width(spec.step) if spec.step is not None else common_width(times, since, last, int(new.sum()), spec, where)
+    if spec.step is not None:
+        width = times.width(spec.step, f"{where}, column {spec.time!r}")
+    else:
+        width = common_width(times, since, last, int(new.sum()), spec, where)
     exact = isinstance(width, int) and times.whole
     at = since // width if exact else np.floor(since / width + _TOLERANCE).astype(np.int64)
     lengths = np.zeros(len(known), dtype=np.int64)
