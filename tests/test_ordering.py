@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 
 from builders import features_of, tiny_batch, tiny_policy
 from whichwhen import rollout
-from whichwhen.budget import PerStep, Price, RandomTotal, Total
+from whichwhen.budget import PerStep, Price, RandomTotal, Total, Unlimited
 from whichwhen.contracts import Acquirer
+from whichwhen.errors import SessionError
 from whichwhen.menu import Menu, Order
 from whichwhen.ordering import Rules
+from whichwhen.predictors import make_predictor
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
 from whichwhen.session import Session
+from whichwhen.specs import PredictorSpec
 from whichwhen.types import Batch, Scores
 
 FIVE = tuple(features_of(5))
@@ -313,3 +316,34 @@ def test_a_session_asks_and_predicts_as_the_evaluation_does(acquirer, budget):
         assert list(outcome.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
         assert outcome.cost == pytest.approx(float(record.cost[0, t]))
     assert session.total_cost == pytest.approx(float(record.cost.sum()))
+
+
+def test_a_session_is_told_how_old_a_value_is_where_a_newer_sample_failed():
+    menu = Menu(FIVE, (Order("slow", ("x0",), 1.0, turnaround=3), Order("fast", ("x0", "x1"), 1.0)))
+    batch = holes(tiny_batch((7,)), 0.5)
+    spec = PredictorSpec(kind="conv", width=8, layers=2, carry=True)
+    policy = replace(tiny_policy("complete", menu=menu), budget=Unlimited(), predictor=make_predictor(spec, 5, 3, 7).eval())
+    record = run(policy, batch)
+    known = {name: i for i, name in enumerate(("x0", "x1"))}
+    answers = {}
+    for told in (True, False):
+        session = Session(policy, ("a", "b", "c"), np.zeros(5), np.ones(5), key=int(batch.keys[0]))
+        answers[told] = []
+        for t in range(7):
+            at = record.reveals.mask[0, t] > 0
+            values = {name: float(record.reveals.values[0, t, i]) for name, i in known.items() if at[i]}
+            ages = {name: int(record.reveals.age[0, t, known[name]]) for name in values}
+            outcome = session.observe(values, ages if told else None)
+            answers[told].append(list(outcome.probabilities.values()))
+    expected = torch.softmax(record.logits[0].double(), -1)
+    assert np.allclose(answers[True], expected, atol=1e-5)
+    assert not np.allclose(answers[False], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ages", "says"), [({"x1": 0}, "no value"), ({"x9": 0}, "no value"), ({"x0": 1}, "0 to 0"), ({"x0": -1}, "age -1")]
+)
+def test_ages_that_make_no_sense_are_refused(ages, says):
+    session = Session(tiny_policy("none"), ("a", "b", "c"), np.zeros(5), np.ones(5))
+    with pytest.raises(SessionError, match=says):
+        session.observe({"x0": 1.0}, ages)

@@ -87,18 +87,20 @@ class Session:
         age = self.policy.rules.due(self._state.selection, self._state.pending)[0].tolist()
         return tuple(name for name, column in self._columns.items() if age[column] >= 0)
 
-    def observe(self, values: Mapping[str, float | None]) -> Outcome:
+    def observe(self, values: Mapping[str, float | None], ages: Mapping[str, int] | None = None) -> Outcome:
         """Take one step.
 
-        A value's age follows from when its order was asked. What was not asked for here (somebody else ordered it) counts as
+        A value's age follows from when its order was asked; of two orders for one feature, the one that was sampled last is
+        taken to have brought it. What was not asked for here (somebody else ordered it) counts as
         sampled now, is read by predictor and acquirer like any other, costs nothing, and is named in ``Outcome.by_others``.
 
         Args:
             values: raw values by feature name (as the data set has them, for a model of shifted columns, which have no scaling
                 of their own). It may hold less than was requested (a failed measurement; NaN and None
                 count as not there) and more (a value that someone else ordered).
+            ages: by feature name, how many steps ago a value was sampled, where that is something else.
         """
-        reveal, by_others = self._reveal(values)
+        reveal, by_others = self._reveal(values, ages or {})
         cost = float(self._state.cost)
         with loop.inference(self.policy):
             logits, self._state = loop.acquisition_step(self.policy, self._state, reveal)
@@ -109,7 +111,7 @@ class Session:
         by_class = dict(zip(self.classes, shares, strict=True))
         return Outcome(self.time - 1, self.classes[best], by_class, self.request, cost, by_others)
 
-    def _reveal(self, values: Mapping[str, float | None]) -> tuple[Reveal, tuple[str, ...]]:
+    def _reveal(self, values: Mapping[str, float | None], ages: Mapping[str, int]) -> tuple[Reveal, tuple[str, ...]]:
         scaled = np.zeros((1, len(self._columns)), dtype=np.float32)
         mask = np.zeros_like(scaled)
         if not isinstance(values, Mapping):
@@ -142,7 +144,16 @@ class Session:
         due = self.policy.rules.due(self._state.selection, self._state.pending)
         others = ((due < 0) & (arrived > 0))[0].tolist()
         by_others = tuple(name for name, column in self._columns.items() if others[column]) if True in others else ()
-        reveal = Reveal(torch.from_numpy(scaled), arrived, due.clamp(min=0) * arrived, torch.tensor([self.time]))
+        age = due.clamp(min=0) * arrived
+        for name, steps in ages.items():
+            if name not in self._columns or not mask[0, self._columns[name]]:
+                raise SessionError(f"an age for {name!r}, of which there is no value", expected="ages of values that are given")
+            if not (isinstance(steps, int) and 0 <= steps <= self.time):
+                raise SessionError(
+                    f"age {steps!r} of {name!r} at step {self.time}", expected=f"a whole number from 0 to {self.time}"
+                )
+            age[0, self._columns[name]] = steps
+        reveal = Reveal(torch.from_numpy(scaled), arrived, age, torch.tensor([self.time]))
         return reveal, by_others
 
     def save(self, path: Path | str) -> None:

@@ -221,7 +221,8 @@ class BudgetSpec(Spec):
     )
     price: float | None = Field(
         None,
-        description="Buy what is worth more than this times its cost (in nats for --objective value), instead of a budget.",
+        description="Buy what is worth more than this times its cost, instead of a budget. (--objective value, random and "
+        "static: train with --budget, then `evaluate --price`.)",
         json_schema_extra=_LATER,
     )
     cap: float | None = Field(None, description="price: what may be spent at each step at most.", json_schema_extra=_LATER)

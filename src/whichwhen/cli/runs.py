@@ -222,7 +222,7 @@ def run_evaluate(args: EvaluateArgs) -> None:
     if len(given) > 1:
         raise SpecError(f"--{' and --'.join(given)}", expected="one of them")
     policy = at_budget(model, wanted, data.validation, device) if given else model.policy
-    if not given and spec.budget.kind != "per-step":
+    if not given and spec.budget.kind != "per-step" and spec.acquirer.kind != "complete":
         given = {spec.budget.kind: getattr(spec.budget, spec.budget.kind)}
     found = measure(policy, data, args.split, false_alarms=args.false_alarms, estimate=args.estimate, device=device)
     head = {
