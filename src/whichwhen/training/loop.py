@@ -303,7 +303,12 @@ def _better(scores: Metrics, state: TrainState, settings: TrainingSpec) -> bool:
     if settings.choose_by == "loss":
         return (scores.loss, -scores.accuracy) < (best["validation_loss"], -best["validation_accuracy"])
     if settings.choose_by == "auroc":
-        assert scores.auroc is not None, "two classes"
+        if scores.auroc is None:  # a folder's parts are split by hash, and steps have labels of their own
+            raise SpecError(
+                "choose-by auroc with one class on validation",
+                expected="two",
+                do="use --choose-by loss, or another --validation",
+            )
         return (-scores.auroc, scores.loss) < (-best["validation_auroc"], best["validation_loss"])
     return (-scores.accuracy, scores.loss) < (-best["validation_accuracy"], best["validation_loss"])
 
