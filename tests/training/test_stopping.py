@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -253,3 +255,11 @@ def test_a_run_that_has_levelled_off_is_not_taken_up_again(tiny_data):
 def test_an_epoch_of_the_warm_up_is_never_kept_once_the_acquirer_has_learned(tiny_data, monkeypatch):
     found = stopped_after(monkeypatch, tiny_data, [0.9, 0.95, 0.9, 0.6, 0.5, 0.7], training__warm_up=3)
     assert [line["epoch"] for line in found if line["best"]] == [1, 2, 4, 6]
+
+
+def test_epochs_can_t_be_chosen_by_auroc_where_validation_has_one_class():
+    data = tiny_dataset(n_classes=2)
+    alike = replace(data, validation=data.validation.take(np.flatnonzero(data.validation.labels == 0)))
+    spec = tiny_spec(training__choose_by="auroc", training__epochs=2)
+    with pytest.raises(SpecError, match="one class on validation"):
+        fit(make_model(spec, alike), alike)
