@@ -16,6 +16,7 @@ from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15
 
+
 def series_rng(seed: int, purpose: str, split: str, series_id: int) -> np.random.Generator:
     """The generator of one series for one purpose."""
     return np.random.default_rng([seed, zlib.crc32(purpose.encode()), zlib.crc32(split.encode()), series_id])
