@@ -16,7 +16,7 @@ from torch import Tensor
 from whichwhen import keyed
 from whichwhen._version import __version__
 from whichwhen.acquirers import OracleAcquirer, StaticAcquirer, make_acquirer
-from whichwhen.acquirers.static import forest_importance
+from whichwhen.acquirers.static import forest_importance, log_worth
 from whichwhen.budget import Budget, PerStep, Price, Total, Unlimited
 from whichwhen.data.store import Dataset
 from whichwhen.errors import FeatureError, SpecError
@@ -221,16 +221,44 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
     model = blank_model(Card.of(spec, data))
     acquirer: Any = model.policy.acquirer
     if isinstance(acquirer, StaticAcquirer):
-        seed = keyed.stream_seed(spec.seed, "forest") % 2**32
-        rows = np.arange(len(data.train))
-        fitting = max(1, FOREST_CELLS // (data.horizon * len(data.features)))
-        if len(rows) > fitting:
-            rows = np.sort(np.random.default_rng(seed).permutation(rows)[:fitting])
-        values = np.nan_to_num(data.train.padded(rows, steps=data.horizon))
-        acquirer.fit(forest_importance(values, data.train.labels[rows], spec.acquirer.trees, seed), model.policy.menu.reveals)
+        acquirer.fit(_forest(spec, data, _forest_rows(spec, data)), model.policy.menu.reveals)
     elif isinstance(acquirer, OracleAcquirer):
         acquirer.tell(data.provenance, model.policy.menu.reveals)
+    elif spec.acquirer.prior and acquirer.learns:
+        rows = _forest_rows(spec, data)
+        prior = log_worth(_forest(spec, data, rows), model.policy.menu.reveals, _expected_bills(model, data, rows))
+        acquirer.start_from(torch.from_numpy(prior).float())
     return model
+
+
+def _forest_rows(spec: RunSpec, data: Dataset) -> np.ndarray:
+    """The training series that a forest is shown: all, or as many as fit."""
+    rows = np.arange(len(data.train))
+    fitting = max(1, FOREST_CELLS // (data.horizon * len(data.features)))
+    if len(rows) <= fitting:
+        return rows
+    return np.sort(np.random.default_rng(_forest_seed(spec)).permutation(rows)[:fitting])
+
+
+def _forest(spec: RunSpec, data: Dataset, rows: np.ndarray) -> np.ndarray:
+    """Importance ``[T, F]`` of each feature at each step."""
+    values = np.nan_to_num(data.train.padded(rows, steps=data.horizon))
+    return forest_importance(values, data.train.labels[rows], spec.acquirer.trees, _forest_seed(spec))
+
+
+def _forest_seed(spec: RunSpec) -> int:
+    return keyed.stream_seed(spec.seed, "forest") % 2**32
+
+
+def _expected_bills(model: Model, data: Dataset, rows: np.ndarray) -> np.ndarray:
+    """``[K]``: what a request for each order costs; where only deliveries count, by how often the record could answer it."""
+    rules, costs = model.policy.rules, np.array([order.cost for order in model.policy.menu.orders])
+    if not model.policy.budget.settles:
+        return costs
+    values = torch.from_numpy(data.train.padded(rows, steps=data.horizon))
+    steps = data.train.lengths[rows].sum()
+    answered: np.ndarray = rules.answerable(~torch.isnan(values).flatten(0, 1)).sum(0).numpy() / steps
+    return costs * np.maximum(answered, 1 / steps)  # what was never there is not free
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

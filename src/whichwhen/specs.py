@@ -347,7 +347,13 @@ class AcquirerSpec(Spec):
         "what it sees, nor be misled by values of a kind that training did not have.",
         json_schema_extra=_LATER,
     )
-    trees: int = Field(1000, description="static, static-by-time: trees of the random forest.")
+    prior: Annotated[bool, tyro.conf.arg(name="acquirer-prior")] = Field(
+        False,
+        description="learned, table: start from a random forest's ranking, as static has it, per unit of what an order is "
+        "expected to cost: where there is little to learn from.",
+        json_schema_extra=_LATER,
+    )
+    trees: int = Field(1000, description="static, static-by-time, and acquirer-prior: trees of the random forest.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 
     def check(self) -> None:  # noqa: D102 (inherited)
@@ -452,6 +458,12 @@ class TrainingSpec(Spec):
         "does not forget what the acquirer no longer asks for.",
         json_schema_extra=_LATER,
     )
+    thrift: float = Field(
+        0.0,
+        description="learned, table, where costs differ or a total is spent: bill requests in training at so many times what a "
+        "unit of money brings in the mean, so that what costs much has to bring much; 0 = not at all, 1 = in full.",
+        json_schema_extra=_LATER,
+    )
     jitter: float = Field(
         0.0,
         description="Move each feature of a series up or down, anew in each epoch, by a random amount with this standard "
@@ -487,7 +499,9 @@ class TrainingSpec(Spec):
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "epochs", "batch_size", "sharpen")
-        self._at_least(0, "weight_decay", "clip", "step_loss", "jitter", "patience", "warm_up", "level_gain", "min_epochs")
+        self._at_least(
+            0, "weight_decay", "clip", "step_loss", "jitter", "patience", "warm_up", "level_gain", "min_epochs", "thrift"
+        )
         if not 0 <= self.stretch <= 1:
             raise SpecError(f"stretch is {self.stretch}", expected="from 0 to 1", do="change --stretch")
         if self.warm_up >= self.epochs:
@@ -530,6 +544,17 @@ class RunSpec(Spec):
                 raise SpecError("pace saving with the paper's selector", expected="top-k", do="use --selector top-k")
             if self.training.objective == "foresight":  # it would have to know how likely it was to wait
                 raise SpecError("pace saving with foresight", expected="another pace or objective", do="use --pace even")
+        if self.training.thrift and (self.budget.priced or self.training.objective != "end-to-end"):
+            what = "a price" if self.budget.priced else f"objective {self.training.objective}"
+            raise SpecError(
+                f"thrift with {what}", expected="end-to-end, under a budget per step or in total", do="leave out --thrift"
+            )
+        if self.acquirer.prior and self.training.objective == "value":
+            raise SpecError(
+                "acquirer-prior with scores in nats",
+                expected="another objective: a forest knows ranks, not drops of the loss",
+                do="leave out --acquirer-prior",
+            )
         if self.training.stretch and self.data.shift:
             raise SpecError(
                 f"stretch {self.training.stretch:g} with shifted features",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -20,11 +20,19 @@ class _Network(Acquirer):
         turns: a way of its own for waiting to the scores; None = there is none.
     """
 
+    scores: nn.Linear
+
     def __init__(self, inputs: ViewInput, turns: Turns | None) -> None:
         super().__init__()
         self.reads_context = inputs.reads_context
         self.inputs = inputs
         self.turns = turns
+
+    def start_from(self, scores: Float[Tensor, " K"]) -> None:
+        """The same scores whatever is seen, before anything is learned."""
+        with torch.no_grad():
+            self.scores.weight.zero_()
+            self.scores.bias.copy_(scores)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """What inputs and turns have to keep; nothing, as a rule."""

@@ -43,6 +43,26 @@ class StaticAcquirer(Acquirer):
         return Scores(self.scores[self._segment(view.time)]), state
 
 
+def log_worth(importance: np.ndarray, reveals: np.ndarray, bills: np.ndarray) -> np.ndarray:
+    """``[K]``: the logarithm of each order's importance per unit of its bill, around 0; what costs nothing has 0.
+
+    Args:
+        importance: ``[T, F]`` per step and feature, as :func:`forest_importance` gives it.
+        reveals: ``[K, F]``, which features an order brings.
+        bills: ``[K]``, what a request for it is expected to cost.
+
+    Draws with these as logits ask for an order as often as it is worth its bill. What the forest has no use for counts as
+    a thousandth of the best: it may have missed something.
+    """
+    worth, paid = importance.sum(0) @ reveals.T.astype(importance.dtype), bills > 0
+    logs = np.zeros(len(worth))
+    if paid.any():
+        per_unit = worth[paid] / bills[paid]
+        logs[paid] = np.log(np.maximum(per_unit, max(per_unit.max() * 1e-3, 1e-12)))
+        logs[paid] -= logs[paid].mean()
+    return logs
+
+
 def forest_importance(values: np.ndarray, labels: np.ndarray, trees: int = 1000, seed: int = 0, jobs: int = -1) -> np.ndarray:
     """Importance ``[T, F]`` of each feature at each step, from a random forest on whole series.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from whichwhen.contracts import Acquirer
@@ -19,6 +19,11 @@ class TableAcquirer(Acquirer):
     def __init__(self, n_orders: int, horizon: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.zeros(horizon, n_orders))
+
+    def start_from(self, scores: Float[Tensor, " K"]) -> None:
+        """The same scores at every step, before anything is learned."""
+        with torch.no_grad():
+            self.table.copy_(scores)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """Nothing to carry."""

@@ -10,9 +10,10 @@ from whichwhen.training.objectives.end_to_end import EndToEnd
 from whichwhen.training.objectives.foresight import Foresight
 from whichwhen.training.objectives.greedy import GreedyCMI
 from whichwhen.training.objectives.priced import Priced
+from whichwhen.training.objectives.thrifty import Thrifty
 from whichwhen.training.objectives.value import OrderValue
 
-__all__ = ["EndToEnd", "Foresight", "GreedyCMI", "Objective", "OrderValue", "Priced", "make_objective"]
+__all__ = ["EndToEnd", "Foresight", "GreedyCMI", "Objective", "OrderValue", "Priced", "Thrifty", "make_objective"]
 
 
 def make_objective(spec: RunSpec, policy: Policy) -> Objective:
@@ -27,7 +28,9 @@ def make_objective(spec: RunSpec, policy: Policy) -> Objective:
             do="train with --budget, then evaluate with --price or --total",
         )
     objective = _make(training, policy)
-    return Priced(objective, policy.rules.costs) if spec.budget.priced else objective
+    if spec.budget.priced:
+        return Priced(objective, policy.rules.costs)
+    return Thrifty(objective, policy.rules, policy.budget.settles, training.thrift) if training.thrift else objective
 
 
 def _make(training: TrainingSpec, policy: Policy) -> Objective:

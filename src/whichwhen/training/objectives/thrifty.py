@@ -1,0 +1,59 @@
+"""Money spent on one thing is missing for another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from whichwhen.ordering import Rules
+from whichwhen.training.objectives.base import Objective
+from whichwhen.types import Hindsight, Rollout
+
+
+@dataclass(frozen=True)
+class Thrifty(Objective):
+    """Another objective, plus the bill at what money brings in the mean: what is bought has to bring more than that.
+
+    A request's gradient says what it brings to the prediction, and nothing of what the same money would bring elsewhere:
+    without this, what costs most is asked for as gladly as what costs least. What a unit of money brings is taken from the
+    batch itself: the drop of the loss that all requests have in their gradients, by what they cost. It stands for the shadow
+    price of the budget, and takes one more pass back through the predictor.
+
+    Attributes:
+        inner: what it is added to.
+        rules: of the menu.
+        delivered: whether only what the record could answer is billed.
+        weight: of the bill; 1 = at its full price.
+    """
+
+    inner: Objective
+    rules: Rules
+    delivered: bool
+    weight: float = 1.0
+
+    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+        """The inner loss and the bill."""
+        loss = self.inner.loss(record, hindsight)
+        relaxed = [step.selection.relaxed for step in record.steps]
+        if not relaxed[0].requires_grad:
+            return loss
+        brings = -torch.cat(torch.autograd.grad(loss, relaxed, retain_graph=True))
+        bills = self._bills(record, hindsight)
+        requests = torch.cat(relaxed)
+        asked = requests.detach()
+        spent = (asked * bills).sum()
+        if not spent > 0:
+            return loss
+        price = ((asked * brings).sum() / spent).clamp(min=0)
+        return loss + self.weight * price * (requests * bills).sum()
+
+    def _bills(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, "N K"]:
+        """What each order costs at each row."""
+        series, time, batch = record.series_by_row, record.time_by_row, hindsight.batch
+        rules = self.rules.to(batch.values.device)
+        if not self.delivered:
+            return rules.costs.expand(len(series), -1)
+        return rules.answerable(batch.observed[series, time]) * rules.costs
