@@ -121,9 +121,26 @@ def test_calibration_is_drawn_from_the_scores_of_runs(tmp_path, monkeypatch):
     assert curves["physionet2012", "b"].keys() == {"learned"}
     assert curves["physionet2012", "b"]["learned"].counts.sum() == 2 * len(data.test)
     assert curves["physionet2012", "c"]["learned"].expected_error == pytest.approx(abs(data.validation.labels.mean() - 0.5))
-    assert [path.name for path in write_calibration(curves, tmp_path)] == ["calibration.png", "calibration.pdf"]
+    made = [path.name for path in write_calibration(curves, tmp_path)]
+    assert made == ["calibration-physionet2012.png", "calibration-physionet2012.pdf"]
     assert clinical.calibration_curves(tmp_path / "nowhere", jobs) == {}
     assert write_calibration({}, tmp_path) == []
+
+
+def test_differences_of_a_set_whose_runs_are_elsewhere_stay(tmp_path, monkeypatch):
+    def row(dataset, difference):
+        return {"dataset": dataset, "difference": difference}
+
+    here = Job("clinical", Cell("physionet2019", "none"), tiny_spec())
+    jobs = [Job("clinical", Cell("physionet2012", "none"), tiny_spec()), here]
+    (tmp_path / "differences.json").write_text(json.dumps([row("physionet2012", 0.1), row("physionet2019", 0.2)]))
+    monkeypatch.setattr(clinical, "load_dataset", lambda *given: tiny_dataset(n_classes=2))
+    monkeypatch.setattr(clinical, "_with_scores", lambda name, runs, jobs: [here] if name == "physionet2019" else [])
+    monkeypatch.setattr(clinical, "_scored", lambda *given: {})
+    monkeypatch.setattr(clinical, "_against_others", lambda name, *given: [row(name, 0.3)])
+    assert clinical.write_differences(tmp_path, tmp_path, jobs) == [tmp_path / "differences.json"]
+    found = json.loads((tmp_path / "differences.json").read_text())
+    assert found == [row("physionet2012", 0.1), row("physionet2019", 0.3)]
 
 
 def test_a_run_on_several_test_sets_keeps_its_scores_on_each_at_each_budget(tmp_path):

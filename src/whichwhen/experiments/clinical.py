@@ -9,6 +9,7 @@ trained once, for all budgets from 5 to 50 %.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -157,18 +158,26 @@ def summarise_clinical(records: Iterable[Mapping[str, Any]]) -> list[dict[str, A
 
 
 def write_differences(out: Path, runs: Path, jobs: Sequence[Job], folder: Path | None = None, draws: int = 300) -> list[Path]:
-    """``differences.json``: learned against the others, with intervals, at equal budget and at equal cost of either kind."""
+    """``differences.json``: learned against the others, with intervals, at equal budget and at equal cost of either kind.
+
+    They are made from the scores in the run folders; of a set that has none here, what is in the file stays.
+    """
+    path = out / "differences.json"
+    before = json.loads(path.read_text()) if path.is_file() else []
     rows: list[dict[str, Any]] = []
     for dataset in dict.fromkeys(job.cell.dataset for job in jobs):
         own = _with_scores(dataset, runs, jobs)
+        if not own:
+            rows += [row for row in before if row["dataset"] == dataset]
+            continue
         data = load_dataset(DATA[dataset], 0, folder)
         for test_set in data.tests:
             scored = _scored(own, runs, data, test_set)
             rows += _against_others(dataset, test_set, scored, draws)
     if not rows:
         return []
-    write_json(out / "differences.json", rows)
-    return [out / "differences.json"]
+    write_json(path, rows)
+    return [path]
 
 
 def calibration_curves(

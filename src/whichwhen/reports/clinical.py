@@ -97,11 +97,12 @@ def write_frontier(rows: Sequence[Mapping[str, Any]], out: Path) -> list[Path]:
 
 
 def write_calibration(curves: Mapping[tuple[str, str], Mapping[str, Reliability]], out: Path) -> list[Path]:
-    """``calibration.png`` and ``.pdf``: predicted against observed, a panel per test set and a curve per acquirer."""
-    if not curves:
-        return []
-    panels = {f"{TITLES[dataset]}, test set {test_set}": own for (dataset, test_set), own in curves.items()}
-    return _save(draw_reliability(panels, fit=True), out / "calibration")
+    """``calibration-SET.png`` and ``.pdf``: predicted against observed, a panel per test set and a curve per acquirer."""
+    made: list[Path] = []
+    for dataset in dict.fromkeys(dataset for dataset, _ in curves):
+        panels = {f"{TITLES[name]}, test set {part}": own for (name, part), own in curves.items() if name == dataset}
+        made += _save(draw_reliability(panels, fit=True), out / f"calibration-{dataset}")
+    return made
 
 
 def _save(figure: Figure, stem: Path) -> list[Path]:
