@@ -85,6 +85,17 @@ def test_what_the_record_could_not_answer_is_not_billed_where_only_deliveries_co
     assert torch.equal(added > 0, there)
 
 
+def test_results_that_would_come_after_the_end_are_billed_and_bring_nothing():
+    features = features_of(5)
+    late = Menu(tuple(features), tuple(Order(f.name, (f.name,), cost=1.0, turnaround=3) for f in features))
+    policy = tiny_policy("learned", menu=late).with_selector(GumbelTopK())
+    batch = tiny_batch()
+    record = roll_out_detached(policy, batch, torch.Generator().manual_seed(0))
+    objective = Thrifty(EndToEnd(0.3), policy.rules, delivered=False)
+    objective.loss(record, Hindsight(batch, torch.arange(5) % 3)).backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in policy.acquirer.parameters())
+
+
 def test_hard_requests_are_not_billed():
     policy, _, known = recorded()
     record = roll_out(policy.with_selector(HardTopK()), known.batch)

@@ -40,7 +40,7 @@ class Thrifty(Objective):
         relaxed = [step.selection.relaxed for step in record.steps]
         if not relaxed[0].requires_grad:
             return loss
-        brings = -torch.cat(torch.autograd.grad(loss, relaxed, retain_graph=True))
+        brings = -torch.cat(torch.autograd.grad(loss, relaxed, retain_graph=True, materialize_grads=True))
         bills = self._bills(record, hindsight)
         requests = torch.cat(relaxed)
         asked = requests.detach()
