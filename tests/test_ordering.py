@@ -347,3 +347,20 @@ def test_ages_that_make_no_sense_are_refused(ages, says):
     session = Session(tiny_policy("none"), ("a", "b", "c"), np.zeros(5), np.ones(5))
     with pytest.raises(SessionError, match=says):
         session.observe({"x0": 1.0}, ages)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 1000), late=st.integers(1, 3))
+def test_bills_are_what_the_ledger_keeps_where_only_deliveries_count(seed, late):
+    costs = (1.0, 2.0, 0.5, 1.5, 1.0)
+    waits = (late, late, 1, 1, 1)
+    orders = [Order(f.name, (f.name,), cost=c, turnaround=w) for f, c, w in zip(FIVE, costs, waits, strict=True)]
+    policy = replace(tiny_policy("random", menu=Menu(FIVE, tuple(orders))), budget=Total(12, delivered=True))
+    batch = tiny_batch(seed=seed)
+    there = torch.rand(batch.observed.shape, generator=torch.Generator().manual_seed(seed)) < 0.4
+    batch = replace(batch, observed=batch.observed & there, values=batch.values * there)
+    record = run(policy, batch)
+    rows = batch.observed[record.series_by_row, record.time_by_row]
+    selection = record.flat(lambda step: step.selection)
+    kept = selection.request @ policy.rules.costs - policy.rules.unanswered(selection, record.flat(lambda step: step.reveal))
+    assert torch.allclose((selection.request * policy.rules.bills(rows)).sum(-1), kept)

@@ -221,17 +221,17 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
     model = blank_model(Card.of(spec, data))
     acquirer: Any = model.policy.acquirer
     if isinstance(acquirer, StaticAcquirer):
-        acquirer.fit(_forest(spec, data, _forest_rows(spec, data)), model.policy.menu.reveals)
+        acquirer.fit(_importance(model, data, _for_forest(spec, data)), model.policy.menu.reveals)
     elif isinstance(acquirer, OracleAcquirer):
         acquirer.tell(data.provenance, model.policy.menu.reveals)
     elif spec.acquirer.prior and acquirer.learns:
-        rows = _forest_rows(spec, data)
-        prior = log_worth(_forest(spec, data, rows), model.policy.menu.reveals, _expected_bills(model, data, rows))
+        rows = _for_forest(spec, data)
+        prior = log_worth(_importance(model, data, rows), model.policy.menu.reveals, _expected_bills(model, data, rows))
         acquirer.start_from(torch.from_numpy(prior).float())
     return model
 
 
-def _forest_rows(spec: RunSpec, data: Dataset) -> np.ndarray:
+def _for_forest(spec: RunSpec, data: Dataset) -> np.ndarray:
     """The training series that a forest is shown: all, or as many as fit."""
     rows = np.arange(len(data.train))
     fitting = max(1, FOREST_CELLS // (data.horizon * len(data.features)))
@@ -240,10 +240,13 @@ def _forest_rows(spec: RunSpec, data: Dataset) -> np.ndarray:
     return np.sort(np.random.default_rng(_forest_seed(spec)).permutation(rows)[:fitting])
 
 
-def _forest(spec: RunSpec, data: Dataset, rows: np.ndarray) -> np.ndarray:
-    """Importance ``[T, F]`` of each feature at each step."""
+def _importance(model: Model, data: Dataset, rows: np.ndarray) -> np.ndarray:
+    """``[T, F]``, of each feature at each step; 0 for what arrives by itself, which no order needs to bring."""
+    spec, rules = model.card.spec, model.policy.rules
     values = np.nan_to_num(data.train.padded(rows, steps=data.horizon))
-    return forest_importance(values, data.train.labels[rows], spec.acquirer.trees, _forest_seed(spec))
+    importance = forest_importance(values, data.train.labels[rows], spec.acquirer.trees, _forest_seed(spec))
+    given = rules.given(1)
+    return importance if given is None else importance * (given.numpy() == 0)
 
 
 def _forest_seed(spec: RunSpec) -> int:
@@ -251,14 +254,15 @@ def _forest_seed(spec: RunSpec) -> int:
 
 
 def _expected_bills(model: Model, data: Dataset, rows: np.ndarray) -> np.ndarray:
-    """``[K]``: what a request for each order costs; where only deliveries count, by how often the record could answer it."""
+    """``[K]``: what a request for each order costs; where only deliveries count, in the mean over the steps of these series."""
     rules, costs = model.policy.rules, np.array([order.cost for order in model.policy.menu.orders])
     if not model.policy.budget.settles:
         return costs
-    values = torch.from_numpy(data.train.padded(rows, steps=data.horizon))
-    steps = data.train.lengths[rows].sum()
-    answered: np.ndarray = rules.answerable(~torch.isnan(values).flatten(0, 1)).sum(0).numpy() / steps
-    return costs * np.maximum(answered, 1 / steps)  # what was never there is not free
+    lengths = data.train.lengths[rows]
+    total = np.zeros(len(costs))
+    for step, values in enumerate(data.train.padded(rows).swapaxes(0, 1)):
+        total += rules.bills(~torch.isnan(torch.from_numpy(values[lengths > step]))).sum(0).numpy()
+    return np.maximum(total, costs) / lengths.sum()  # what was never there is not free
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

@@ -160,6 +160,10 @@ class Rules:
         """Whether the record holds anything of what each order would have brought, had it been sampled there."""
         return (observed.to(self._reveals.dtype) @ self._reveals.t()) > 0
 
+    def bills(self, observed: Bool[Tensor, "*N F"]) -> Float[Tensor, "*N K"]:
+        """What a request for each order costs where only deliveries count; what takes longer than a step counts as answered."""
+        return (self.answerable(observed) | (self._turnaround > 1)) * self.costs
+
     def due(self, selection: Selection, pending: Pending) -> Float[Tensor, "N F"]:
         """The age at which each feature should arrive at the coming step; -1 where nothing is due."""
         if pending.sent is None:

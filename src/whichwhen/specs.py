@@ -460,8 +460,8 @@ class TrainingSpec(Spec):
     )
     thrift: float = Field(
         0.0,
-        description="learned, table, where costs differ or a total is spent: bill requests in training at so many times what a "
-        "unit of money brings in the mean, so that what costs much has to bring much; 0 = not at all, 1 = in full.",
+        description="learned, table, where costs differ, or how often the record has an answer: bill requests in training "
+        "at so many times what a unit of money brings in the mean: what costs much has to bring much; 0 = not, 1 = in full.",
         json_schema_extra=_LATER,
     )
     jitter: float = Field(
@@ -544,22 +544,35 @@ class RunSpec(Spec):
                 raise SpecError("pace saving with the paper's selector", expected="top-k", do="use --selector top-k")
             if self.training.objective == "foresight":  # it would have to know how likely it was to wait
                 raise SpecError("pace saving with foresight", expected="another pace or objective", do="use --pace even")
-        if self.training.thrift and (self.budget.priced or self.training.objective != "end-to-end"):
-            what = "a price" if self.budget.priced else f"objective {self.training.objective}"
+        self._check_money()
+        if self.training.stretch and self.data.shift:
             raise SpecError(
-                f"thrift with {what}", expected="end-to-end, under a budget per step or in total", do="leave out --thrift"
+                f"stretch {self.training.stretch:g} with shifted features",
+                expected="one of them: at another pace, features would move at other times than in the test series",
+                do="use --stretch 0",
+            )
+
+    def _check_money(self) -> None:
+        """Refuse thrift and prior where they would do nothing, or mean nothing."""
+        for flag, given in (("thrift", self.training.thrift), ("acquirer-prior", self.acquirer.prior)):
+            if given and self.acquirer.kind not in ("learned", "table"):
+                raise SpecError(
+                    f"{flag} with acquirer {self.acquirer.kind}", expected="learned or table", do=f"leave out --{flag}"
+                )
+            if given and self.budget.priced:
+                raise SpecError(f"{flag} with a price", expected="a budget per step or in total", do=f"leave out --{flag}")
+        if self.training.thrift and (self.training.objective != "end-to-end" or self.training.gradient == "full"):
+            full = self.training.objective == "end-to-end"
+            raise SpecError(
+                f"thrift with {'the full gradient' if full else f'objective {self.training.objective}'}",
+                expected="end-to-end with the detached gradient",
+                do="leave out --thrift",
             )
         if self.acquirer.prior and self.training.objective == "value":
             raise SpecError(
                 "acquirer-prior with scores in nats",
                 expected="another objective: a forest knows ranks, not drops of the loss",
                 do="leave out --acquirer-prior",
-            )
-        if self.training.stretch and self.data.shift:
-            raise SpecError(
-                f"stretch {self.training.stretch:g} with shifted features",
-                expected="one of them: at another pace, features would move at other times than in the test series",
-                do="use --stretch 0",
             )
 
     @property

@@ -65,7 +65,7 @@ def test_useless_orders_are_not_ruled_out():
 
 
 def test_where_only_deliveries_count_what_is_rarely_in_the_record_is_cheap():
-    """x1 is as x0, but in one of ten steps only: it brings little and costs little."""
+    """x1 is there in one of ten steps: a request for it is billed a tenth in the mean."""
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 2
     series = []
@@ -89,6 +89,23 @@ def test_where_only_deliveries_count_what_is_rarely_in_the_record_is_cheap():
     assert delivered[2] - delivered[0] == pytest.approx(requested[2] - requested[0], abs=1e-5)
 
 
-def test_nats_have_no_prior():
+def test_what_arrives_by_itself_is_no_reason_to_order_a_panel():
+    data = tiny_dataset(n_features=3, n_real=1, n_classes=2)
+    orders = (
+        Order("x0", ("x0",), cost=0.0, free=True),
+        Order("both", ("x0", "x1"), cost=1.0),
+        Order("x2", ("x2",), cost=1.0),
+    )
+    data = replace(data, menu=Menu(tuple(data.train.features), orders))
+    spec = tiny_spec(acquirer__prior=True, acquirer__trees=100, budget__per_step=1)
+    free, panel, other = make_model(spec, data).policy.acquirer.scores.bias.tolist()
+    assert free == 0
+    assert abs(panel - other) < 1
+    _, panel, other = make_model(tiny_spec(acquirer__kind="static", budget__per_step=1), data).policy.acquirer.scores[0]
+    assert panel < 3 * other
+
+
+@pytest.mark.parametrize("changes", [{"training__objective": "value"}, {"budget__price": 0.1}, {"acquirer__kind": "random"}])
+def test_ranks_are_neither_nats_nor_worth_a_price(changes):
     with pytest.raises(SpecError, match="prior"):
-        tiny_spec(acquirer__prior=True, training__objective="value")
+        tiny_spec(acquirer__prior=True, **changes)

@@ -127,20 +127,48 @@ def test_calibration_is_drawn_from_the_scores_of_runs(tmp_path, monkeypatch):
     assert write_calibration({}, tmp_path) == []
 
 
-def test_differences_of_a_set_whose_runs_are_elsewhere_stay(tmp_path, monkeypatch):
-    def row(dataset, difference):
-        return {"dataset": dataset, "difference": difference}
+def test_differences_stay_as_long_as_the_runs_behind_them_are_those_of_the_grid(tmp_path, monkeypatch):
+    def job(dataset, acquirer, seed, **changes):
+        return Job("clinical", Cell(dataset, "none"), tiny_spec(acquirer__kind=acquirer, seed=seed, **changes))
 
-    here = Job("clinical", Cell("physionet2019", "none"), tiny_spec())
-    jobs = [Job("clinical", Cell("physionet2012", "none"), tiny_spec()), here]
-    (tmp_path / "differences.json").write_text(json.dumps([row("physionet2012", 0.1), row("physionet2019", 0.2)]))
+    old, new = (job("physionet2012", "learned", 0), job("physionet2012", "learned", 1)), job("physionet2019", "learned", 0)
+    others = [job(name, "random", seed) for name in ("physionet2012", "physionet2019") for seed in (0, 1)]
+    jobs = [*old, new, job("physionet2019", "learned", 1), *others]
+    here = list(jobs)
     monkeypatch.setattr(clinical, "load_dataset", lambda *given: tiny_dataset(n_classes=2))
-    monkeypatch.setattr(clinical, "_with_scores", lambda name, runs, jobs: [here] if name == "physionet2019" else [])
-    monkeypatch.setattr(clinical, "_scored", lambda *given: {})
-    monkeypatch.setattr(clinical, "_against_others", lambda name, *given: [row(name, 0.3)])
-    assert clinical.write_differences(tmp_path, tmp_path, jobs) == [tmp_path / "differences.json"]
-    found = json.loads((tmp_path / "differences.json").read_text())
-    assert found == [row("physionet2012", 0.1), row("physionet2019", 0.3)]
+    monkeypatch.setattr(
+        clinical, "_with_scores", lambda name, runs, jobs: [one for one in here if one.cell.dataset == name and one in jobs]
+    )
+    monkeypatch.setattr(clinical, "_scored", lambda own, *given: own)
+
+    def against(dataset, test_set, own, draws):
+        if not {"learned", "random"} <= {one.acquirer for one in own}:
+            return []
+        place = {
+            "dataset": dataset,
+            "test_set": test_set,
+            "budget_fraction": 0.25,
+            "learned_minus": "random",
+            "at_equal": "budget",
+        }
+        return [{**place, "difference": draws, "n_seeds": len(own) // 2}]
+
+    monkeypatch.setattr(clinical, "_against_others", against)
+
+    def found(draws, jobs):
+        clinical.write_differences(tmp_path, tmp_path, jobs, draws=draws)
+        rows = json.loads((tmp_path / "differences.json").read_text())
+        return {row["dataset"]: (row["difference"], row["n_seeds"]) for row in rows}
+
+    assert found(1, jobs) == {"physionet2012": (1, 2), "physionet2019": (1, 2)}
+    here = [one for one in jobs if one.cell.dataset == "physionet2019"]  # of 2012 nothing is here: it stays
+    assert found(2, jobs) == {"physionet2012": (1, 2), "physionet2019": (2, 2)}
+    here = [one for one in jobs if one.spec.seed == 0]  # fewer seeds than are known
+    assert found(3, jobs) == {"physionet2012": (1, 2), "physionet2019": (2, 2)}
+    here = others  # no learned run
+    assert found(4, jobs) == {"physionet2012": (1, 2), "physionet2019": (2, 2)}
+    changed = [job("physionet2012", "learned", seed, training__epochs=2) for seed in (0, 1)]
+    assert found(5, [*jobs[2:], *changed]) == {"physionet2019": (2, 2)}  # what 2012's rows say is of other runs
 
 
 def test_a_run_on_several_test_sets_keeps_its_scores_on_each_at_each_budget(tmp_path):

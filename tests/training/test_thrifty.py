@@ -96,6 +96,20 @@ def test_results_that_would_come_after_the_end_are_billed_and_bring_nothing():
     assert all(torch.isfinite(parameter.grad).all() for parameter in policy.acquirer.parameters())
 
 
+def test_what_had_to_be_asked_does_not_set_the_price():
+    """A mandatory order, cheap and of great use, says nothing about what the others are worth."""
+    features = features_of(5)
+    orders = [Order("x0", ("x0",), cost=0.5, mandatory=True), *(Order(f.name, (f.name,), cost=1.0) for f in features[1:])]
+    policy = tiny_policy("learned", menu=Menu(tuple(features), tuple(orders))).with_selector(GumbelTopK())
+    policy = replace(policy, budget=PerStep(2.5))
+    batch = tiny_batch()
+    record = roll_out_detached(policy, batch, torch.Generator().manual_seed(0))
+    assert all((step.selection.request[:, 0] == 1).all() for step in record.steps)
+    known = Hindsight(batch, torch.arange(5) % 3)
+    left = gradients(Thrifty(Each(-1.0), policy.rules, delivered=False), record, known)
+    assert torch.allclose(left[:, 1:], torch.zeros(1), atol=1e-6)
+
+
 def test_hard_requests_are_not_billed():
     policy, _, known = recorded()
     record = roll_out(policy.with_selector(HardTopK()), known.batch)
@@ -149,9 +163,16 @@ def test_it_is_asked_for_by_the_spec():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"budget__price": 0.1}, {"training__objective": "value"}, {"training__objective": "foresight"}]
+    "changes",
+    [
+        {"budget__price": 0.1},
+        {"training__objective": "value"},
+        {"training__objective": "foresight"},
+        {"training__gradient": "full"},
+        {"acquirer__kind": "static"},
+    ],
 )
-def test_what_has_a_price_of_its_own_or_no_relaxed_requests_is_refused(changes):
+def test_where_it_means_nothing_it_is_refused(changes):
     with pytest.raises(SpecError, match="thrift"):
         tiny_spec(training__thrift=1.0, **changes)
     with pytest.raises(SpecError, match="thrift"):

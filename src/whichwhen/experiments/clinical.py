@@ -9,6 +9,7 @@ trained once, for all budgets from 5 to 50 %.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -160,24 +161,41 @@ def summarise_clinical(records: Iterable[Mapping[str, Any]]) -> list[dict[str, A
 def write_differences(out: Path, runs: Path, jobs: Sequence[Job], folder: Path | None = None, draws: int = 300) -> list[Path]:
     """``differences.json``: learned against the others, with intervals, at equal budget and at equal cost of either kind.
 
-    They are made from the scores in the run folders; of a set that has none here, what is in the file stays.
+    They are made from the scores in the run folders. Those in the file stay where not all of the runs behind them are here, as
+    long as these runs are still those of ``jobs``.
     """
     path = out / "differences.json"
-    before = json.loads(path.read_text()) if path.is_file() else []
     rows: list[dict[str, Any]] = []
     for dataset in dict.fromkeys(job.cell.dataset for job in jobs):
         own = _with_scores(dataset, runs, jobs)
-        if not own:
-            rows += [row for row in before if row["dataset"] == dataset]
-            continue
         data = load_dataset(DATA[dataset], 0, folder)
         for test_set in data.tests:
             scored = _scored(own, runs, data, test_set)
-            rows += _against_others(dataset, test_set, scored, draws)
+            found = _against_others(dataset, test_set, scored, draws)
+            rows += [{**row, "runs": _compared(dataset, row["learned_minus"], own)} for row in found]
+    known = {
+        _place(row): row
+        for row in (json.loads(path.read_text()) if path.is_file() else [])
+        if row.get("runs") == _compared(row["dataset"], row["learned_minus"], jobs)
+    }
+    made = {_place(row): row for row in rows}
+    whole = {place: row for place, row in made.items() if row["runs"] == _compared(row["dataset"], row["learned_minus"], jobs)}
+    rows = list({**made, **known, **whole}.values())
     if not rows:
         return []
     write_json(path, rows)
     return [path]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("dataset", "test_set", "budget_fraction", "learned_minus", "at_equal"))
+
+
+def _compared(dataset: str, other: str, jobs: Sequence[Job]) -> str:
+    """A short name of the runs behind a difference: those of learned and of the other acquirer."""
+    sides = ("learned", other)
+    hashes = [job.spec.hash for job in jobs if job.cell.dataset == dataset and job.acquirer in sides and not job.variant]
+    return hashlib.sha256(" ".join(sorted(hashes)).encode()).hexdigest()[:12]
 
 
 def calibration_curves(

@@ -20,7 +20,8 @@ class Thrifty(Objective):
     A request's gradient says what it brings to the prediction, and nothing of what the same money would bring elsewhere:
     without this, what costs most is asked for as gladly as what costs least. What a unit of money brings is taken from the
     batch itself: the drop of the loss that all requests have in their gradients, by what they cost. It stands for the shadow
-    price of the budget, and takes one more pass back through the predictor.
+    price of the budget, and takes one more pass back through the predictor. What had to be asked was not chosen, and has no
+    part in it. Requests may reach the loss through the predictor alone (``--gradient detached``), else they would count twice.
 
     Attributes:
         inner: what it is added to.
@@ -42,8 +43,8 @@ class Thrifty(Objective):
             return loss
         brings = -torch.cat(torch.autograd.grad(loss, relaxed, retain_graph=True, materialize_grads=True))
         bills = self._bills(record, hindsight)
-        requests = torch.cat(relaxed)
-        asked = requests.detach()
+        requests, ranking = torch.cat(relaxed), torch.cat([step.selection.ranking for step in record.steps])
+        asked = requests.detach() * (ranking > -torch.inf)
         spent = (asked * bills).sum()
         if not spent > 0:
             return loss
@@ -56,4 +57,4 @@ class Thrifty(Objective):
         rules = self.rules.to(batch.values.device)
         if not self.delivered:
             return rules.costs.expand(len(series), -1)
-        return rules.answerable(batch.observed[series, time]) * rules.costs
+        return rules.bills(batch.observed[series, time])
