@@ -98,3 +98,21 @@ def test_the_static_acquirer_is_fitted_on_the_training_split_alone(data):
     other_labels = replace(data.train, labels=np.random.default_rng(0).permutation(data.train.labels))
     assert not torch.equal(make_model(spec, replace(data, train=other_labels)).policy.acquirer.scores, expected)
     assert expected[0].argsort(descending=True)[:2].sort().values.tolist() == [0, 1]  # the real columns
+
+
+def bin_edges(model):
+    return next(tensor for name, tensor in model.tensors().items() if name.endswith("edges"))
+
+
+def test_the_bins_of_a_predictor_are_laid_by_the_training_split_alone(data, monkeypatch):
+    spec = tiny_spec(predictor__bins=4)
+    expected = bin_edges(make_model(spec, data))
+    levels = np.linspace(0.01, 0.99, 5)
+    assert np.allclose(expected, np.quantile(data.train.values, levels, axis=0).T, atol=1e-5)
+    others = {name: replace(data.split(name), values=data.split(name).values + 9) for name in ("validation", "test")}
+    changed = replace(data, validation=others["validation"], tests={"test": others["test"]})
+    assert torch.equal(bin_edges(make_model(spec, changed)), expected)
+    monkeypatch.setattr("whichwhen.model.BIN_ROWS", len(data.train.values) // 2)  # of a larger set, a sample
+    some = bin_edges(make_model(spec, data))
+    assert not torch.equal(some, expected)
+    assert np.allclose(some[:, 2], expected[:, 2], atol=0.5)  # the medians

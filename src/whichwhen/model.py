@@ -21,7 +21,7 @@ from whichwhen.budget import Budget, PerStep, Price, Total, Unlimited
 from whichwhen.data.store import Dataset
 from whichwhen.errors import FeatureError, SpecError
 from whichwhen.menu import Feature, Menu, Order
-from whichwhen.predictors import make_predictor
+from whichwhen.predictors import fit_bins, make_predictor
 from whichwhen.rollout import Policy
 from whichwhen.session import Session
 from whichwhen.specs import BudgetSpec, RunSpec
@@ -30,6 +30,9 @@ FORMAT = 2
 """Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
 FOREST_CELLS = 1 << 29
 """Of the training series that the static acquirer's forest is shown at most, 2 GB: of more series it gets a random sample."""
+
+BIN_ROWS = 1 << 20
+"""Of the training steps that the edges of bins are laid by at most."""
 
 
 class Card(BaseModel):
@@ -219,6 +222,8 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
                 do="leave the order out, or change its turnaround",
             )
     model = blank_model(Card.of(spec, data))
+    if spec.predictor.bins:
+        fit_bins(model.policy.predictor, _some_rows(spec, data))
     acquirer: Any = model.policy.acquirer
     if isinstance(acquirer, StaticAcquirer):
         acquirer.fit(_importance(model, data, _for_forest(spec, data)), model.policy.menu.reveals)
@@ -231,13 +236,21 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
     return model
 
 
+def _some_rows(spec: RunSpec, data: Dataset) -> np.ndarray:
+    """Scaled steps of training series, ``[rows, F]``: all, or those of a random sample of series."""
+    series = _at_random(spec, data, max(1, BIN_ROWS * len(data.train) // max(1, len(data.train.values))))
+    return np.asarray(data.train.take(series).values)
+
+
 def _for_forest(spec: RunSpec, data: Dataset) -> np.ndarray:
     """The training series that a forest is shown: all, or as many as fit."""
+    return _at_random(spec, data, max(1, FOREST_CELLS // (data.horizon * len(data.features))))
+
+
+def _at_random(spec: RunSpec, data: Dataset, most: int) -> np.ndarray:
+    """Training series, in order: all, or ``most`` of them at random."""
     rows = np.arange(len(data.train))
-    fitting = max(1, FOREST_CELLS // (data.horizon * len(data.features)))
-    if len(rows) <= fitting:
-        return rows
-    return np.sort(np.random.default_rng(_forest_seed(spec)).permutation(rows)[:fitting])
+    return rows if len(rows) <= most else np.sort(np.random.default_rng(_forest_seed(spec)).permutation(rows)[:most])
 
 
 def _importance(model: Model, data: Dataset, rows: np.ndarray) -> np.ndarray:

@@ -397,14 +397,29 @@ class PredictorSpec(Spec):
         description="conv: let each column count for more or less as time goes on.",
         json_schema_extra=_LATER,
     )
+    bins: int = Field(
+        0,
+        description="conv, lstm, gru: read each value, besides, by where it lies among so many parts of equal weight of the "
+        "training values: where a few values are far from the rest, as of laboratory tests; 0 = not.",
+        json_schema_extra=_LATER,
+    )
+    now: Annotated[bool, tyro.conf.arg(name="predictor-now")] = Field(
+        False,
+        description="conv: read the present beside the mean over the steps so far: where the label changes from step to step.",
+        json_schema_extra=_LATER,
+    )
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "width", "layers")
-        self._at_least(0, "head", "time_features")
+        self._at_least(0, "head", "time_features", "bins")
         if not 0 <= self.dropout < 1:
             raise SpecError(f"dropout is {self.dropout}", expected="a share from 0 to below 1")
         if self.hinges and self.kind == "transformer":
             raise SpecError("hinges in a transformer", expected="conv, lstm or gru", do="use --no-hinges")
+        if self.bins and self.kind == "transformer":
+            raise SpecError("bins in a transformer", expected="conv, lstm or gru", do="use --bins 0")
+        if self.now and self.kind != "conv":
+            raise SpecError(f"now for {self.kind}", expected="conv: the others read the present anyway", do="leave it out")
 
 
 class SelectorSpec(Spec):

@@ -1,3 +1,6 @@
+import itertools
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -5,7 +8,8 @@ from hypothesis import strategies as st
 
 from whichwhen.checks import step_through
 from whichwhen.errors import SpecError
-from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor, make_predictor
+from whichwhen.predictors import ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor, fit_bins, make_predictor
+from whichwhen.predictors._bins import Bins
 from whichwhen.predictors._inputs import RevealInput
 from whichwhen.predictors._packing import by_group
 from whichwhen.presets import preset_spec
@@ -24,6 +28,13 @@ KINDS = {
         f"{kind} with hinges": PredictorSpec(kind=kind, width=8, layers=2, dropout=0.0, time_features=2, hinges=True)
         for kind in ("conv", "lstm", "gru")
     },
+    **{
+        f"{kind} with bins": PredictorSpec(kind=kind, width=8, layers=2, dropout=0.0, time_features=2, bins=4)
+        for kind in ("conv", "lstm", "gru")
+    },
+    "conv of the present": PredictorSpec(kind="conv", width=8, layers=2, dropout=0.0, now=True),
+    "conv with carry": PredictorSpec(kind="conv", width=8, layers=2, dropout=0.0, carry=True),
+    "conv with carry and bins": PredictorSpec(kind="conv", width=8, layers=2, dropout=0.0, carry=True, bins=4),
     "transformer": PredictorSpec(kind="transformer", width=8, layers=3, dropout=0.0, time_features=2),
     "transformer without time": PredictorSpec(kind="transformer", width=6, layers=1, dropout=0.0, time_features=0),
 }
@@ -280,3 +291,127 @@ def test_with_hinges_a_linear_map_finds_what_is_off_in_either_direction():
 def test_hinges_of_a_transformer_are_refused():
     with pytest.raises(SpecError, match="hinges in a transformer"):
         PredictorSpec(kind="transformer", hinges=True)
+
+
+# -- bins
+
+
+def reveal_of(values, mask=None):
+    values = torch.as_tensor(values, dtype=torch.float32)
+    mask = torch.ones_like(values) if mask is None else torch.as_tensor(mask, dtype=torch.float32)
+    return Reveal(values * mask, mask, torch.zeros_like(values), torch.zeros(len(values)).long())
+
+
+def long_tailed(count=5000, seed=0):
+    return np.random.default_rng(seed).lognormal(0, 2, (count, 1))
+
+
+@settings(deadline=None, max_examples=50)
+@given(values=st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40), seed=st.integers(0, 99))
+def test_bins_fill_one_after_the_other_from_the_lowest(values, seed):
+    bins = Bins(1, 5)
+    bins.fit(long_tailed(200, seed))
+    share = bins(reveal_of([[value] for value in values])).numpy()
+    assert ((share >= 0) & (share <= 1)).all()
+    assert (np.diff(share[np.argsort(np.float32(values))], axis=0) >= 0).all()  # higher values fill no bin less
+    wide = bins.edges.diff(dim=1)[0] > 0.01
+    if wide.all():
+        assert ((share[:, 1:] == 0) | (share[:, :-1] == 1)).all()  # the next one only once the last is full
+
+
+def test_bins_have_an_equal_share_of_the_training_values_each_however_long_their_tail():
+    values = long_tailed()
+    bins = Bins(1, 7)
+    bins.fit(values)
+    inside = [((values >= low) & (values < high)).mean() for low, high in itertools.pairwise(bins.edges[0].numpy())]
+    assert np.allclose(inside, 0.98 / 7, atol=0.002)
+
+
+def test_with_bins_a_linear_map_finds_what_lies_in_the_middle_of_a_long_tail():
+    values = long_tailed()
+    odd = torch.tensor((values > 0.5) & (values < 2), dtype=torch.float32)
+    bins = Bins(1, 20)
+    bins.fit(values)
+    errors = {}
+    for name, own in (("without", None), ("with", bins)):
+        read = RevealInput(1, 10, 0, hinges=True, bins=own)(reveal_of(values))
+        errors[name] = float((read @ torch.linalg.lstsq(read, odd).solution - odd).square().mean())
+    assert errors["with"] < 0.5 * errors["without"]
+
+
+def test_what_is_not_known_lies_in_no_bin_and_what_training_never_saw_has_edges_all_the_same():
+    bins = Bins(2, 4)
+    before = bins.edges.clone()
+    bins.fit(np.stack([np.linspace(0, 1, 101), np.full(101, np.nan)], 1))
+    assert torch.equal(bins.edges[1], before[1])
+    assert not torch.equal(bins.edges[0], before[0])
+    assert not bins(reveal_of([[5.0, 5.0]], [[0, 0]])).any()
+    assert bins(reveal_of([[5.0, 5.0]])).eq(1).all()
+
+
+def test_bins_of_a_predictor_with_carry_are_those_of_the_last_known_values():
+    predictor = make("conv with carry and bins")
+    fit_bins(predictor, np.random.default_rng(0).lognormal(0, 2, (500, 3)))
+    read = []
+    predictor.inner.inputs.bins.register_forward_hook(lambda module, inputs, found: read.append(found))
+    _, state = predictor.init(1)
+    once = reveal_of([[0.7, 3.0, 0.0]], [[1, 1, 0]])
+    for reveal in (once, reveal_of([[0.0, 9.0, 0.0]], [[0, 1, 0]])):
+        *_, state = predictor.step(reveal, state)
+    first, then = (found.view(3, 4) for found in read)
+    assert first[0].any()
+    assert torch.equal(first[0], then[0])  # not measured again: as it was
+    assert (then[1] - first[1]).max() > 0  # measured again
+    assert not then[2].any()  # never
+
+
+def test_the_gradient_of_what_is_known_reaches_the_request_that_made_it_known():
+    predictor = make("conv with carry and bins")
+    torch.nn.init.zeros_(predictor.inner.embed.weight)
+    n = predictor.inner.inputs.bins.width
+    start = predictor.inner.inputs.width - n - 2 * predictor.inner.inputs.time.frequencies
+    with torch.no_grad():  # reads the bins alone
+        predictor.inner.embed.weight[:, start : start + n] = torch.randn(8, n, generator=torch.Generator().manual_seed(0))
+    mask = torch.tensor([[[1.0, 0, 0], [0, 0, 0]]], requires_grad=True)
+    values = torch.tensor([[[0.7, 2.0, -1.0], [0, 0, 0]]]) * mask
+    reveals = Reveal(values, mask, torch.zeros_like(mask), torch.arange(2).expand(1, 2))
+    logits, _ = by_steps(predictor, reveals)
+    (gradient,) = torch.autograd.grad(logits[0, 1].square().sum(), mask)
+    assert gradient[0, 0, 0] != 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kind": "transformer", "bins": 4}, "bins in a transformer"),
+        ({"bins": -1}, "bins is -1"),
+        ({"kind": "gru", "now": True}, "now for gru"),
+    ],
+)
+def test_what_can_not_be_is_refused(wrong, message):
+    with pytest.raises(SpecError, match=message):
+        PredictorSpec(**wrong)
+
+
+# -- the present
+
+
+def test_a_predictor_of_the_present_follows_a_label_that_changes_where_the_mean_can_not():
+    generator = torch.Generator().manual_seed(0)
+    steps, size = 60, 32
+    values = torch.randn(steps * size, 1, generator=generator)
+    mask, time = torch.ones_like(values), torch.arange(steps).repeat_interleave(size)
+    losses = {}
+    for now in (False, True):
+        torch.manual_seed(0)
+        predictor = make_predictor(PredictorSpec(width=8, layers=1, dropout=0.0, time_features=0, now=now), 1, 2, steps)
+        optimizer = torch.optim.Adam(predictor.parameters(), lr=0.02)
+        labels = (values[:, 0] > 0).long()
+        for _ in range(150):
+            logits, _ = predictor.packed(Reveal(values, mask, torch.zeros_like(values), time), (size,) * steps)
+            loss = torch.nn.functional.cross_entropy(logits, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        losses[now] = float(loss.detach())
+    assert losses[True] < 0.3 * losses[False], losses

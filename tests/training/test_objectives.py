@@ -39,6 +39,23 @@ def test_the_loss_is_that_of_the_last_step_and_of_the_later_half(lengths, step_l
     assert found.item() == pytest.approx(expected_loss(record.logits.tolist(), lengths, labels, step_loss), rel=1e-4)
 
 
+@settings(deadline=None, max_examples=30)
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_with_labels_for_every_step_all_steps_count_the_same_however_long_their_series(lengths, seed):
+    batch = tiny_batch(tuple(lengths))
+    record = roll_out(tiny_policy(), batch)
+    rows = torch.randn(record.logits_by_row.shape, generator=torch.Generator().manual_seed(seed))
+    record = replace(record, flat_logits=rows)
+    labels = torch.randint(3, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(seed))
+    found = EndToEnd(0.3).loss(record, Hindsight(batch, labels[:, 0], step_labels=labels))
+    each = [
+        cross_entropy(row, label)
+        for logits, own, length in zip(record.logits.tolist(), labels.tolist(), lengths, strict=True)
+        for row, label in zip(logits[:length], own, strict=False)
+    ]
+    assert found.item() == pytest.approx(sum(each) / len(each), rel=1e-4)
+
+
 @pytest.mark.parametrize("acquirer", ["learned", "table"])
 @pytest.mark.parametrize("selector", [GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")], ids=repr)
 @pytest.mark.parametrize("predictor", PREDICTORS)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from whichwhen.contracts import Predictor
+from whichwhen.predictors._bins import Bins
 from whichwhen.predictors.carry import CarryPredictor
 from whichwhen.predictors.conv import ConvPredictor
 from whichwhen.predictors.gru import GRUPredictor
@@ -10,20 +13,42 @@ from whichwhen.predictors.lstm import LSTMPredictor
 from whichwhen.predictors.transformer import TransformerPredictor
 from whichwhen.specs import PredictorSpec
 
-__all__ = ["CarryPredictor", "ConvPredictor", "GRUPredictor", "LSTMPredictor", "TransformerPredictor", "make_predictor"]
+__all__ = [
+    "CarryPredictor",
+    "ConvPredictor",
+    "GRUPredictor",
+    "LSTMPredictor",
+    "TransformerPredictor",
+    "fit_bins",
+    "make_predictor",
+]
 
 
 def make_predictor(spec: PredictorSpec, n_features: int, n_classes: int, horizon: int) -> Predictor:
     """The predictor of a spec, with fresh weights. ``horizon``: the longest training series, the unit of time."""
-    if spec.carry:
-        return CarryPredictor(_bare(spec, 3 * n_features, n_classes, horizon), n_features)
-    return _bare(spec, n_features, n_classes, horizon)
+    if not spec.carry:
+        return _bare(spec, n_features, n_classes, horizon, _bins(spec, n_features))
+    inner = _bare(spec, 3 * n_features, n_classes, horizon, _bins(spec, n_features, first=n_features))
+    return CarryPredictor(inner, n_features, credit=spec.bins > 0)
 
 
-def _bare(spec: PredictorSpec, n_features: int, n_classes: int, horizon: int) -> Predictor:
+def fit_bins(predictor: Predictor, values: np.ndarray) -> None:
+    """Lay the edges of a predictor's bins, if it has any: by scaled training values ``[rows, F]``, NaN = not observed."""
+    for module in predictor.modules():
+        if isinstance(module, Bins):
+            module.fit(values)
+
+
+def _bins(spec: PredictorSpec, n_features: int, first: int = 0) -> Bins | None:
+    return Bins(n_features, spec.bins, first) if spec.bins else None
+
+
+def _bare(spec: PredictorSpec, n_features: int, n_classes: int, horizon: int, bins: Bins | None) -> Predictor:
     if spec.kind in ("lstm", "gru"):
         recurrent = LSTMPredictor if spec.kind == "lstm" else GRUPredictor
         shape = (spec.width, spec.layers, spec.head, spec.dropout, spec.time_features, spec.hinges)
-        return recurrent(n_features, n_classes, horizon, *shape)
+        return recurrent(n_features, n_classes, horizon, *shape, bins)
     sizes = (n_features, n_classes, horizon, spec.width, spec.layers, spec.dropout, spec.time_features)
-    return ConvPredictor(*sizes, spec.time_gate, spec.hinges) if spec.kind == "conv" else TransformerPredictor(*sizes)
+    if spec.kind == "transformer":
+        return TransformerPredictor(*sizes)
+    return ConvPredictor(*sizes, spec.time_gate, spec.hinges, bins, spec.now)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from whichwhen.predictors._bins import Bins
 from whichwhen.timecode import TimeCode
 from whichwhen.types import Reveal
 
@@ -18,14 +19,24 @@ class RevealInput(nn.Module):
 
     With ``gate``, each column counts for more or less as time goes on (a factor of 0 to 2, 1 to begin with): a column that is
     of use at some times only can be shut at others. With ``hinges``, values are cut off at 3 standard deviations and read three
-    times: as they are, how far above the usual and how far below; too high and too low can then mean the same.
+    times: as they are, how far above the usual and how far below; too high and too low can then mean the same. With ``bins``,
+    some of the columns are read in bins, too.
     """
 
-    def __init__(self, n_features: int, horizon: int, time_features: int, gate: bool = False, hinges: bool = False) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        horizon: int,
+        time_features: int,
+        gate: bool = False,
+        hinges: bool = False,
+        bins: Bins | None = None,
+    ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features) if time_features else None
         self.hinges = hinges
-        self.width = (4 if hinges else 2) * n_features + (self.time.width if self.time else 0)
+        self.bins = bins
+        self.width = (4 if hinges else 2) * n_features + (self.time.width if self.time else 0) + (bins.width if bins else 0)
         self.gate: nn.Linear | None = None
         if gate and self.time:
             self.gate = nn.Linear(self.time.width, n_features)
@@ -42,6 +53,8 @@ class RevealInput(nn.Module):
             by_time = 2 * torch.sigmoid(self.gate(self.time.table))
             open_ = torch.nn.functional.embedding(reveal.time.clamp(max=len(by_time) - 1), by_time)
             parts = [part * open_ for part in parts]
+        if self.bins is not None:
+            parts.append(self.bins(reveal))
         if self.time is not None:
             parts.append(self.time(reveal.time))
         return torch.cat(parts, -1)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whichwhen.contracts import Predictor
+from whichwhen.predictors._bins import Bins
 from whichwhen.predictors._dropout import dropout
 from whichwhen.predictors._inputs import RevealInput
 from whichwhen.types import Reveal, State
@@ -18,8 +19,10 @@ _KERNEL = 3
 class ConvPredictor(Predictor):
     """Linear embedding, residual causal convolutions with dilations 1, 2, 4, …, mean over the steps so far, class logits.
 
-    The step path keeps, per block, the last inputs that its kernel reaches back to, and the running sum: its cost does not
-    grow with the number of steps that came before. The context is the last block's output beside the running mean.
+    With ``now`` the logits are read from the last block's output, too: where the label changes from step to step, as the
+    danger that a patient is in does, the mean alone moves ever more slowly. The step path keeps, per block, the last inputs
+    that its kernel reaches back to, and the running sum: its cost does not grow with the number of steps that came before.
+    The context is the last block's output beside the running mean.
     """
 
     def __init__(
@@ -33,13 +36,16 @@ class ConvPredictor(Predictor):
         time_features: int = 8,
         gate: bool = False,
         hinges: bool = False,
+        bins: Bins | None = None,
+        now: bool = False,
     ) -> None:
         super().__init__()
         self.context_size = 2 * width
-        self.inputs = RevealInput(n_features, horizon, time_features, gate, hinges)
+        self.now = now
+        self.inputs = RevealInput(n_features, horizon, time_features, gate, hinges, bins)
         self.embed = nn.Linear(self.inputs.width, width)
         self.blocks = nn.ModuleList(_Block(width, 2**i, dropout) for i in range(blocks))
-        self.logits = nn.Linear(width, n_classes)
+        self.logits = nn.Linear(2 * width if now else width, n_classes)
 
     def init(self, size: int) -> tuple[Float[Tensor, "B H"], State]:
         """Zeros: the same as the padding on the left of a whole sequence."""
@@ -59,7 +65,8 @@ class ConvPredictor(Predictor):
         after["sum"] = state["sum"] + hidden
         after["count"] = state["count"] + 1
         mean = after["sum"] / after["count"]
-        return self.logits(mean), torch.cat([hidden, mean], -1), after
+        context = torch.cat([hidden, mean], -1)
+        return self.logits(context if self.now else mean), context, after
 
     def packed(self, reveals: Reveal, sizes: tuple[int, ...]) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N H"]]:
         """All steps at once; nothing is computed on padding."""
@@ -68,7 +75,8 @@ class ConvPredictor(Predictor):
             hidden = block(hidden, sizes)
         count = torch.repeat_interleave(torch.arange(1, len(sizes) + 1), torch.tensor(sizes)).to(hidden)
         mean = _running_sum(hidden, sizes) / count.unsqueeze(-1)
-        return self.logits(mean), torch.cat([hidden, mean], -1)
+        context = torch.cat([hidden, mean], -1)
+        return self.logits(context if self.now else mean), context
 
     def _blocks(self) -> list[_Block]:
         return list(self.blocks)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from whichwhen.contracts import Predictor
+from whichwhen.predictors._bins import Bins
 from whichwhen.predictors._inputs import RevealInput
 from whichwhen.predictors._packing import over_series
 from whichwhen.types import Reveal, State
@@ -31,10 +32,11 @@ class LSTMPredictor(Predictor):
         dropout: float = 0.0,
         time_features: int = 0,
         hinges: bool = False,
+        bins: Bins | None = None,
     ) -> None:
         super().__init__()
         self.context_size = width
-        self.inputs = RevealInput(n_features, horizon, time_features, hinges=hinges)
+        self.inputs = RevealInput(n_features, horizon, time_features, hinges=hinges, bins=bins)
         self.lstm = nn.LSTM(self.inputs.width, width, layers, dropout=dropout if layers > 1 else 0.0)
         self.head = nn.Sequential(nn.Linear(width, head), nn.ReLU()) if head else nn.Identity()
         self.logits = nn.Linear(head or width, n_classes)

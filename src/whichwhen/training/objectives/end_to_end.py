@@ -16,20 +16,21 @@ class EndToEnd(Objective):
     """The paper's objective: cross-entropy after the last step, whose gradient reaches the acquirer through the requests.
 
     ``step_loss`` adds that share of the mean cross-entropy over the later half of each series' steps, which makes every
-    later step a teacher (the paper's is 0). With labels for every step, all steps count the same. Whether the gradient also
-    runs through the acquirer's own later inputs is a matter of the loop (``--gradient``).
+    later step a teacher (the paper's is 0). With labels for every step, all steps of all series count the same, as they do in
+    the metrics. Whether the gradient also runs through the acquirer's own later inputs is a matter of the loop
+    (``--gradient``).
     """
 
     step_loss: float = 0.0
 
     def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
         """Cross-entropy of the last prediction, plus that of the later ones; with labels for every step, the mean over all."""
-        series = record.series_by_row
         if hindsight.step_labels is not None:
-            return (row_loss(record.logits_by_row, record, hindsight) / record.lengths[series]).sum() / len(record.lengths)
+            return row_loss(record.logits_by_row, record, hindsight).mean()
         final = final_loss(record, hindsight)
         if not self.step_loss:
             return final
+        series = record.series_by_row
         later = record.time_by_row >= (record.lengths // 2)[series]
         share = later / ((record.lengths + 1) // 2)[series]  # of its series' later steps
         return final + self.step_loss * (row_loss(record.logits_by_row, record, hindsight) * share).sum() / len(record.lengths)
