@@ -467,6 +467,19 @@ def test_evaluate_of_a_table_with_labels_per_step_subgroups_and_holes(call: Call
     assert "estimates" not in json.loads(call("evaluate", out, "--no-estimate", "--json"))
 
 
+@pytest.mark.parametrize(("given", "told"), [((), True), (("--predictor-now",), False), (("--predictor", "gru"), False)])
+def test_where_labels_change_a_predictor_of_the_mean_alone_is_warned_of(
+    given: tuple[str, ...], told: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "own.csv"
+    rows = [f"{stay},{hour},{stay / 9 + hour},{int(stay % 2 and hour > 1)}" for stay in range(40) for hour in range(3)]
+    table.write_text("\n".join(["stay,hour,a,septic", *rows]) + "\n")
+    small = ("--epochs", "1", "--width", "4", "--layers", "1", "--budget", "1", "--json", "--batch-size", "4")
+    own = ("--id", "stay", "--time", "hour", "--label", "septic", "--label-each-step", "--test-share", "0.2")
+    assert main(["train", str(table), *own, *small, *given, "--out", str(tmp_path / "run")]) == 0
+    assert ("--predictor-now" in capsys.readouterr().err) == told
+
+
 @pytest.mark.parametrize(("batch", "said"), [("256", "in all: 1; with --batch-size 4: 7"), ("4", "")])
 def test_a_table_that_is_small_for_its_batches_is_told_so(
     batch: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path

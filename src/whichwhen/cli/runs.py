@@ -12,7 +12,7 @@ from whichwhen.cli.output import MissedError, StoppedError, console_on, print_fa
 from whichwhen.errors import DataError, SpecError
 from whichwhen.menu import slack
 from whichwhen.presets import batch_size_for
-from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, RunSpec, TrainingSpec
+from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, PredictorSpec, RunSpec, TrainingSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,6 +126,7 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
     if not args.quiet:
         _warn_of_few_steps(spec.training, len(data.train))
         _warn_of_what_is_out_of_reach(spec, data)
+        _warn_of_the_past(spec.predictor, data)
     return spec.change(data__digest=digest_files(spec.data)), data
 
 
@@ -156,6 +157,16 @@ def _warn_of_what_is_out_of_reach(spec: RunSpec, data: Dataset) -> None:
     if dear:
         what = "a total" if own.kind == "total" else "a step"
         print(f"warning: never asked for, as {what} pays for {most:g} at most: {', '.join(dear)}", file=sys.stderr)
+
+
+def _warn_of_the_past(predictor: PredictorSpec, data: Dataset) -> None:
+    """Labels that change are not well read off a mean over all that was: on PhysioNet 2019 an AUROC of .78 instead of .83."""
+    if data.train.step_labels is not None and predictor.kind == "conv" and not predictor.now:
+        print(
+            "warning: every step has a label of its own, and the predictor reads the mean over all steps so far; with "
+            "--predictor-now it reads the present, too",
+            file=sys.stderr,
+        )
 
 
 def run_train(args: TrainArgs) -> None:

@@ -46,6 +46,12 @@ DATA: dict[str, DataSpec] = {
     "physionet2012": DataSpec(name="physionet2012", hours=4),
     "physionet2019": DataSpec(name="physionet2019", longest=72),
 }
+PREDICTORS: dict[str, PredictorSpec] = {
+    "physionet2012": PredictorSpec(layers=3, dropout=0.3, carry=True, hinges=True),
+    "physionet2019": PredictorSpec(layers=4, dropout=0.3, carry=True, hinges=True, bins=8, now=True),
+}
+EPOCHS = {"physionet2012": (16, 5), "physionet2019": (8, 3)}
+"""How many, and how many of them are warm-up."""
 PACES = {"physionet2012": ("saving", 0.1), "physionet2019": ("open", 0.0)}
 """How a budget becomes available, and the share of the full budget that is there at once, chosen on validation: for an alarm at
 every hour, money that comes in three days is late."""
@@ -84,6 +90,7 @@ def clinical_grid(
     jobs = []
     for name, data in DATA.items():
         full = full_budget(name, folder)
+        rounds, warm_up = EPOCHS[name] if epochs is None else (epochs, min(1, epochs - 1))
         budget = BudgetSpec(
             total=full * OWN_FRACTION,
             bill="delivered",
@@ -93,10 +100,10 @@ def clinical_grid(
             data=data,
             budget=budget,
             acquirer=AcquirerSpec(budget=True),
-            predictor=PredictorSpec(layers=3 if name == "physionet2012" else 4, dropout=0.3, carry=True, hinges=True),
+            predictor=PREDICTORS[name],
             training=TrainingSpec(
-                epochs=(16 if name == "physionet2012" else 12) if epochs is None else epochs,
-                warm_up=(5 if name == "physionet2012" else 3) if epochs is None else min(1, epochs - 1),
+                epochs=rounds,
+                warm_up=warm_up,
                 batch_size=64,
                 learning_rate=0.003,
                 choose_by="auroc",
