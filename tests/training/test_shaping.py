@@ -104,9 +104,27 @@ def test_the_bill_is_price_times_cost_of_all_that_was_asked():
     batch = tiny_batch()
     known = Hindsight(batch, torch.tensor([0, 1, 2, 0, 1]))
     record = roll_out(policy, batch, torch.Generator().manual_seed(0))
-    bare, priced = EndToEnd(0.0), Priced(EndToEnd(0.0), policy.rules.costs)
+    bare, priced = EndToEnd(0.0), Priced(EndToEnd(0.0), policy.rules)
     bill = priced.loss(record, known) - bare.loss(record, known)
     assert bill.item() == pytest.approx(0.2 * float(record.cost.sum()) / 5, rel=1e-5)
+
+
+@pytest.mark.parametrize("acquirer", ["learned", "table"])
+def test_where_only_deliveries_count_the_bill_is_that_of_what_was_answered(acquirer):
+    policy = replace(tiny_policy(acquirer), budget=Price(0.2), selector=GumbelTopK())
+    batch = tiny_batch()
+    gone = torch.rand(batch.values.shape, generator=torch.Generator().manual_seed(3)) < 0.4
+    batch = replace(batch, observed=batch.observed & ~gone)
+    known = Hindsight(batch, torch.tensor([0, 1, 2, 0, 1]))
+    record = roll_out(policy, batch, torch.Generator().manual_seed(0))
+    bare, priced = EndToEnd(0.0), Priced(EndToEnd(0.0), policy.rules, delivered=True)
+    bill = priced.loss(record, known) - bare.loss(record, known)
+    asked = record.selections.request.bool()
+    answered = sum(
+        int(batch.observed[i, t][asked[i, t]].sum()) for i in range(batch.size) for t in range(int(batch.lengths[i]))
+    )
+    assert 0 < answered < int(asked.sum())
+    assert bill.item() == pytest.approx(0.2 * answered / 5, rel=1e-5)
 
 
 def test_the_bill_s_gradient_makes_every_order_less_wanted():
@@ -342,16 +360,6 @@ def test_weights_of_series_and_classes_scale_their_losses():
     only_first = Hindsight(batch, labels, weights=torch.tensor([5.0, 0, 0, 0, 0]))
     alone = torch.nn.functional.cross_entropy(record.final_logits[:1], labels[:1]).item()
     assert EndToEnd(0.0).loss(record, only_first).item() == pytest.approx(alone, rel=1e-5)
-
-
-def test_with_labels_for_every_step_each_step_of_a_series_counts_the_same():
-    policy, batch = tiny_policy("random"), tiny_batch((4, 2))
-    steps = torch.tensor([[0, 1, 2, 0], [1, 1, 0, 0]])
-    record = roll_out(policy, batch)
-    loss = EndToEnd(0.3).loss(record, Hindsight(batch, torch.tensor([2, 1]), steps)).item()
-    first = torch.nn.functional.cross_entropy(record.logits[0], steps[0]).item()
-    second = torch.nn.functional.cross_entropy(record.logits[1, :2], steps[1, :2]).item()
-    assert loss == pytest.approx((first + second) / 2, rel=1e-5)
 
 
 def test_the_acquirer_can_learn_at_its_own_rate():

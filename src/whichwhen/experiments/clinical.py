@@ -59,13 +59,7 @@ _LEARNING = {"training__sharpen": 10.0, "training__explore": 0.25}
 _FOREST = {"acquirer__trees": 200}
 """Of 72 × 39 columns: 1000 trees would take four times as long as all the rest."""
 MORE: dict[tuple[str, str], dict[str, Any]] = {
-    ("physionet2019", "learned"): {
-        **_LEARNING,
-        **_FOREST,
-        "acquirer__prior": True,
-        "training__acquirer_rate": 0.2,
-        "training__thrift": 1.0,
-    },
+    ("physionet2019", "learned"): _LEARNING,
     ("physionet2019", "table"): _LEARNING,
     ("physionet2019", "static"): _FOREST,
 }

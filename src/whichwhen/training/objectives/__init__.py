@@ -29,7 +29,7 @@ def make_objective(spec: RunSpec, policy: Policy) -> Objective:
         )
     objective = _make(training, policy)
     if spec.budget.priced:
-        return Priced(objective, policy.rules.costs)
+        return Priced(objective, policy.rules, policy.budget.settles)
     return Thrifty(objective, policy.rules, policy.budget.settles, training.thrift) if training.thrift else objective
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whichwhen.contracts import Predictor
+from whichwhen.ordering import Rules
 from whichwhen.types import Hindsight, Reveal, Rollout, State, join
 
 
@@ -52,6 +53,15 @@ def _weight(hindsight: Hindsight, labels: Tensor, series: Tensor | None) -> Tens
     if hindsight.class_weights is not None:
         parts.append(hindsight.class_weights[labels])
     return torch.stack(parts).prod(0) if parts else None
+
+
+def bills_by_row(rules: Rules, delivered: bool, record: Rollout, hindsight: Hindsight) -> Float[Tensor, "N K"]:
+    """What each order costs at each row of a record; where only deliveries count, nothing if it could not be answered."""
+    series, time, batch = record.series_by_row, record.time_by_row, hindsight.batch
+    rules = rules.to(batch.values.device)
+    if not delivered:
+        return rules.costs.expand(len(series), -1)
+    return rules.bills(batch.observed[series, time])
 
 
 def branch(predictor: Predictor, record: Rollout, reveals: Reveal) -> Float[Tensor, "N C"]:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from whichwhen.ordering import Rules
-from whichwhen.training.objectives.base import Objective
+from whichwhen.training.objectives.base import Objective, bills_by_row
 from whichwhen.types import Hindsight, Rollout
 
 
@@ -42,7 +42,7 @@ class Thrifty(Objective):
         if not relaxed[0].requires_grad:
             return loss
         brings = -torch.cat(torch.autograd.grad(loss, relaxed, retain_graph=True, materialize_grads=True))
-        bills = self._bills(record, hindsight)
+        bills = bills_by_row(self.rules, self.delivered, record, hindsight)
         requests, ranking = torch.cat(relaxed), torch.cat([step.selection.ranking for step in record.steps])
         asked = requests.detach() * (ranking > -torch.inf)
         spent = (asked * bills).sum()
@@ -50,11 +50,3 @@ class Thrifty(Objective):
             return loss
         price = ((asked * brings).sum() / spent).clamp(min=0)
         return loss + self.weight * price * (requests * bills).sum()
-
-    def _bills(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, "N K"]:
-        """What each order costs at each row."""
-        series, time, batch = record.series_by_row, record.time_by_row, hindsight.batch
-        rules = self.rules.to(batch.values.device)
-        if not self.delivered:
-            return rules.costs.expand(len(series), -1)
-        return rules.bills(batch.observed[series, time])
