@@ -590,3 +590,24 @@ def test_a_reader_that_leaves_early_causes_no_complaint(words: tuple[str, ...], 
     )
     os.close(writing)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--acquirer-hidden", "0"),
+        ("--acquirer-time-features", "-1"),
+        ("--predictor-time-features", "-1"),
+        ("--acquirer-rate", "0"),
+        ("--bins", "-1"),
+        ("--trees", "0"),
+        ("--batch-size", "0"),
+    ],
+)
+def test_a_number_out_of_range_is_answered_with_the_flag_that_it_was_given_by(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([*TRAIN_TINY, flag, value, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert f"{flag[2:]} is {value}" in said
+    assert f"change {flag}" in said

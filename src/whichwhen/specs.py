@@ -40,7 +40,14 @@ class Spec(BaseModel):
         for name in names:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= least):
-                raise SpecError(f"{_flag(name)} is {value}", expected=f"at least {least:g}", do=f"change {_flag(name)}")
+                flag = self._flag(name)
+                raise SpecError(f"{flag[2:]} is {value}", expected=f"at least {least:g}", do=f"change {flag}")
+
+    @classmethod
+    def _flag(cls, name: str) -> str:
+        """What a field is called on the command line."""
+        named = [found for part in cls.model_fields[name].metadata if (found := getattr(part, "name", None))]
+        return f"--{named[0] if named else name.replace('_', '-')}"
 
 
 S = TypeVar("S", bound=Spec)
@@ -527,7 +534,8 @@ class TrainingSpec(Spec):
             raise SpecError(f"explore is {self.explore}", expected="a share from 0 to below 1", do="change --explore")
         for name in ("learning_rate", "acquirer_rate"):
             if not (math.isfinite(rate := getattr(self, name)) and rate > 0):
-                raise SpecError(f"{name} is {rate}", expected="more than 0", do=f"change {_flag(name)}")
+                flag = self._flag(name)
+                raise SpecError(f"{flag[2:]} is {rate}", expected="more than 0", do=f"change {flag}")
 
 
 _Flat = tyro.conf.arg(name="")
@@ -632,7 +640,3 @@ def parse_spec(kind: type[S], content: object, source: str) -> S:
             expected=f"a {kind.__name__} as `whichwhen train` writes it",
             do="undo the edit",
         ) from None
-
-
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
