@@ -349,6 +349,13 @@ def test_what_is_not_known_lies_in_no_bin_and_what_training_never_saw_has_edges_
     assert bins(reveal_of([[5.0, 5.0]])).eq(1).all()
 
 
+def test_bins_of_a_set_in_which_nothing_was_ever_measured_keep_their_edges():
+    bins = Bins(2, 4)
+    before = bins.edges.clone()
+    bins.fit(np.full((10, 2), np.nan))
+    assert torch.equal(bins.edges, before)
+
+
 def test_bins_of_a_predictor_with_carry_are_those_of_the_last_known_values():
     predictor = make("conv with carry and bins")
     fit_bins(predictor, np.random.default_rng(0).lognormal(0, 2, (500, 3)))

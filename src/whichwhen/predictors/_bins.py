@@ -43,8 +43,8 @@ class Bins(nn.Module):
         """From scaled training values ``[rows, F]``, NaN = not observed; a feature that never was keeps its edges."""
         found = ~np.isnan(values).all(0)
         levels = np.linspace(_TAIL, 1 - _TAIL, self.edges.shape[1])
-        edges = np.nanquantile(values[:, found], levels, axis=0).T
-        self.edges[torch.from_numpy(found)] = torch.from_numpy(edges).to(self.edges)
+        for column in np.flatnonzero(found):
+            self.edges[column] = torch.from_numpy(np.nanquantile(values[:, column], levels)).to(self.edges)
 
     def forward(self, reveal: Reveal) -> Float[Tensor, "*B W"]:
         """``[..., F * count]``."""
