@@ -335,8 +335,8 @@ def test_with_bins_a_linear_map_finds_what_lies_in_the_middle_of_a_long_tail():
     errors = {}
     for name, own in (("without", None), ("with", bins)):
         read = RevealInput(1, 10, 0, hinges=True, bins=own)(reveal_of(values))
-        errors[name] = float((read @ torch.linalg.lstsq(read, odd).solution - odd).square().mean())
-    assert errors["with"] < 0.5 * errors["without"]
+        errors[name] = float((read @ torch.linalg.lstsq(read, odd, driver="gelsd").solution - odd).square().mean())
+    assert errors["with"] < 0.1 * errors["without"]
 
 
 def test_what_is_not_known_lies_in_no_bin_and_what_training_never_saw_has_edges_all_the_same():
