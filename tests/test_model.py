@@ -112,7 +112,7 @@ def test_the_bins_of_a_predictor_are_laid_by_the_training_split_alone(data, monk
     others = {name: replace(data.split(name), values=data.split(name).values + 9) for name in ("validation", "test")}
     changed = replace(data, validation=others["validation"], tests={"test": others["test"]})
     assert torch.equal(bin_edges(make_model(spec, changed)), expected)
-    monkeypatch.setattr("whichwhen.model.BIN_ROWS", len(data.train.values) // 2)  # of a larger set, a sample
+    monkeypatch.setattr("whichwhen.model.BIN_CELLS", data.train.values.size // 2)  # of a larger set, a sample
     some = bin_edges(make_model(spec, data))
     assert not torch.equal(some, expected)
     assert np.allclose(some[:, 2], expected[:, 2], atol=0.5)  # the medians

@@ -31,8 +31,8 @@ FORMAT = 2
 FOREST_CELLS = 1 << 29
 """Of the training series that the static acquirer's forest is shown at most, 2 GB: of more series it gets a random sample."""
 
-BIN_ROWS = 1 << 20
-"""Of the training steps that the edges of bins are laid by at most."""
+BIN_CELLS = 1 << 26
+"""Of the training series that the edges of bins are laid by at most, 256 MB."""
 
 
 class Card(BaseModel):
@@ -238,8 +238,9 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
 
 def _some_rows(spec: RunSpec, data: Dataset) -> np.ndarray:
     """Scaled steps of training series, ``[rows, F]``: all, or those of a random sample of series."""
-    series = _at_random(spec, data, max(1, BIN_ROWS * len(data.train) // max(1, len(data.train.values))))
-    return np.asarray(data.train.take(series).values)
+    cells = max(1, len(data.train.values) * len(data.features))
+    series = _at_random(spec, data, max(1, BIN_CELLS * len(data.train) // cells))
+    return data.train.take(series).values[:]
 
 
 def _for_forest(spec: RunSpec, data: Dataset) -> np.ndarray:

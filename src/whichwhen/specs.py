@@ -407,7 +407,7 @@ class PredictorSpec(Spec):
     bins: int = Field(
         0,
         description="conv, lstm, gru: read each value, besides, by where it lies among so many parts of equal weight of the "
-        "training values: where a few values are far from the rest, as of laboratory tests; 0 = not.",
+        "training values: where they have long tails, as laboratory tests do; 0 = not.",
         json_schema_extra=_LATER,
     )
     now: Annotated[bool, tyro.conf.arg(name="predictor-now")] = Field(
@@ -426,7 +426,9 @@ class PredictorSpec(Spec):
         if self.bins and self.kind == "transformer":
             raise SpecError("bins in a transformer", expected="conv, lstm or gru", do="use --bins 0")
         if self.now and self.kind != "conv":
-            raise SpecError(f"now for {self.kind}", expected="conv: the others read the present anyway", do="leave it out")
+            raise SpecError(
+                f"predictor-now for {self.kind}", expected="conv: the others read the present anyway", do="leave it out"
+            )
 
 
 class SelectorSpec(Spec):

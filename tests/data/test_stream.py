@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import tiny_spec
+from whichwhen.artifacts import load_model
 from whichwhen.cli import main
 from whichwhen.data import Dataset, Scaler, SeriesSet, StoreWriter, load_dataset, open_store, split_by_group
 from whichwhen.data.clinical import recorded_cost
@@ -461,6 +462,26 @@ def test_from_a_table_to_a_run_on_the_command_line(tmp_path, monkeypatch, capsys
     about.write_text(about.read_text().replace('"notes": {}', '"notes": {"mended": 1}'))
     assert main(["evaluate", "run"]) == 2
     assert "has changed" in capsys.readouterr().err
+
+
+def test_a_run_on_labels_of_steps_from_disk_with_bins(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = wide_table().with_columns(sick=(pl.col("hour") > pl.col("age") % 5).cast(pl.Int64)).drop("died")
+    table.write_parquet("t.parquet")
+    own = ["--id", "stay", "--time", "hour", "--label", "sick", "--label-each-step", "--group", "patient"]
+    assert main(["pack", "t.parquet", *own]) == 0
+    small = ["--epochs", "1", "--budget", "1", "--width", "4", "--layers", "1", "--bins", "4", "--carry", "--batch-size", "8"]
+    capsys.readouterr()
+    assert main(["train", "t.series", *small, "--out", "run", "--json"]) == 0
+    assert "--predictor-now" in capsys.readouterr().err
+    assert main(["evaluate", "run", "--false-alarms", "0.3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["calibration"]["temperature"] > 0
+    assert found["detection"]["false_alarms"] == 0.3
+    data = open_store("t.series")
+    edges = next(value for name, value in load_model("run").tensors().items() if name.endswith("edges"))
+    rows = np.concatenate([data.train.series(i) for i in range(len(data.train))])
+    assert np.allclose(edges, np.nanquantile(rows, np.linspace(0.01, 0.99, 5), axis=0).T, atol=1e-5)
 
 
 @pytest.mark.parametrize(

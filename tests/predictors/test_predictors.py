@@ -356,6 +356,19 @@ def test_bins_of_a_set_in_which_nothing_was_ever_measured_keep_their_edges():
     assert torch.equal(bins.edges, before)
 
 
+def test_a_column_that_time_has_shut_is_not_read_in_its_bins_either():
+    bins = Bins(2, 4)
+    inputs = RevealInput(2, 10, 3, gate=True, bins=bins)
+    open_ = inputs(reveal_of([[5.0, 5.0]]))
+    with torch.no_grad():
+        inputs.gate.bias.copy_(torch.tensor([-50.0, 0.0]))
+    shut = inputs(reveal_of([[5.0, 5.0]]))
+    first, second = (read[0, 4 : 4 + bins.width].view(2, 4) for read in (open_, shut))
+    assert first.eq(1).all()
+    assert second[0].abs().max() < 1e-6
+    assert second[1].eq(1).all()
+
+
 def test_bins_of_a_predictor_with_carry_are_those_of_the_last_known_values():
     predictor = make("conv with carry and bins")
     fit_bins(predictor, np.random.default_rng(0).lognormal(0, 2, (500, 3)))
@@ -392,7 +405,7 @@ def test_the_gradient_of_what_is_known_reaches_the_request_that_made_it_known():
     [
         ({"kind": "transformer", "bins": 4}, "bins in a transformer"),
         ({"bins": -1}, "bins is -1"),
-        ({"kind": "gru", "now": True}, "now for gru"),
+        ({"kind": "gru", "now": True}, "predictor-now for gru"),
     ],
 )
 def test_what_can_not_be_is_refused(wrong, message):

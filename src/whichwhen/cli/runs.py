@@ -171,6 +171,7 @@ def _warn_of_the_past(predictor: PredictorSpec, data: Dataset) -> None:
 
 def run_train(args: TrainArgs) -> None:
     """``whichwhen train``."""
+    from whichwhen.data import load_dataset
     from whichwhen.data.frames import check_digest, digest_files, is_table
     from whichwhen.data.on_disk import is_store
 
@@ -184,6 +185,9 @@ def run_train(args: TrainArgs) -> None:
     elif own:
         check_digest(spec.data)
         spec = spec.change(data__digest=digest_files(spec.data))
+        data = load_dataset(spec.data, spec.seed, args.data_dir)
+        if not args.quiet:
+            _warn_of_the_past(spec.predictor, data)
     from whichwhen.reports.progress import TrainingProgress
     from whichwhen.reports.tables import results_table
     from whichwhen.training import train

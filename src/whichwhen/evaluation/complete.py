@@ -122,7 +122,7 @@ def estimate_complete(
     chance, until = np.maximum(answers.of_steps(asked.features, asked.requested), 1e-12), asked.until
     each = found.step_probabilities is not None
     shares = found.step_probabilities if found.step_probabilities is not None else found.probabilities
-    labels = series.step_labels if each and series.step_labels is not None else series.labels
+    labels = series.step_labels[:] if each and series.step_labels is not None else series.labels
     scores: dict[str, np.ndarray] = {
         "accuracy": (shares.argmax(1) == labels).astype(np.float64),
         "loss": -np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-300)),

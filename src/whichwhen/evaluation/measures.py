@@ -167,7 +167,7 @@ def measure(
 def _rows(found: Evaluation, series: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities and labels: of the steps where each has its own, else of the series."""
     if found.step_probabilities is not None and series.step_labels is not None:
-        return found.step_probabilities, series.step_labels
+        return found.step_probabilities, series.step_labels[:]
     return found.probabilities, series.labels
 
 
@@ -187,7 +187,7 @@ def _alarm_inputs(found: Evaluation, series: SeriesSet) -> tuple[np.ndarray, np.
     assert found.step_probabilities is not None
     assert series.step_labels is not None
     lengths = series.lengths
-    return pad_steps(found.step_probabilities[:, 1], lengths), pad_steps(series.step_labels, lengths), lengths
+    return pad_steps(found.step_probabilities[:, 1], lengths), pad_steps(series.step_labels[:], lengths), lengths
 
 
 def _by_subgroup(found: Evaluation, series: SeriesSet) -> list[SubgroupRow]:

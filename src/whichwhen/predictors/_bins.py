@@ -12,7 +12,8 @@ from whichwhen.types import Reveal
 _TAIL = 0.01
 """The share of training values below the first edge, and above the last."""
 _NARROWEST = 0.01
-"""In standard deviations: repeated values put several edges in one place."""
+"""In standard deviations: repeated values put several edges in one place. Where one value is far from all the rest, most bins
+are narrower than this and run into each other: such a feature needs a plausible range first."""
 
 
 class Bins(nn.Module):
@@ -52,3 +53,7 @@ class Bins(nn.Module):
         wide = self.edges.diff(dim=1).clamp(min=_NARROWEST)
         share = ((values.unsqueeze(-1) - self.edges[:, :-1]) / wide).clamp(0, 1)
         return (share * mask.unsqueeze(-1)).flatten(-2)
+
+    def spread(self, factors: Float[Tensor, "*B G"]) -> Float[Tensor, "*B W"]:
+        """Factors of columns, one for each bin of those that are read here."""
+        return factors[..., self.columns].repeat_interleave(self.edges.shape[1] - 1, -1)
