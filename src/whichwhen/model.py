@@ -30,7 +30,6 @@ FORMAT = 2
 """Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
 FOREST_CELLS = 1 << 29
 """Of the training series that the static acquirer's forest is shown at most, 2 GB: of more series it gets a random sample."""
-
 BIN_CELLS = 1 << 26
 """Of the training series that the edges of bins are laid by at most, 256 MB."""
 

@@ -49,13 +49,14 @@ class RevealInput(nn.Module):
         if self.hinges:
             values = reveal.values.clamp(-_MOST, _MOST)
             parts = [values, torch.relu(values - _KNEE), torch.relu(-values - _KNEE), reveal.mask]
-        bins = [] if self.bins is None else [self.bins(reveal)]
+        binned = [] if self.bins is None else [self.bins(reveal)]
         if self.time is not None and self.gate is not None:
             by_time = 2 * torch.sigmoid(self.gate(self.time.table))
             open_ = torch.nn.functional.embedding(reveal.time.clamp(max=len(by_time) - 1), by_time)
             parts = [part * open_ for part in parts]
-            bins = [part * self.bins.spread(open_) for part in bins if self.bins is not None]
-        parts += bins
+            if self.bins is not None:
+                binned = [self.bins.spread(open_) * binned[0]]
+        parts += binned
         if self.time is not None:
             parts.append(self.time(reveal.time))
         return torch.cat(parts, -1)
