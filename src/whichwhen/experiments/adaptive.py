@@ -60,13 +60,11 @@ def adaptive_grid(seeds: int = SEEDS, only: Sequence[str] = (), epochs: int | No
                 spec = base.change(acquirer__kind=method.acquirer, training__objective=method.objective, seed=seed)
                 if name == "pointer" and method.acquirer == "learned":
                     spec = spec.change(acquirer__value_features=4)  # eight levels to tell apart
-                if name == "exact" and method.objective == "value" and epochs is None:
-                    spec = spec.change(
-                        training__epochs=40,
-                        training__warm_up=10,
-                        training__learning_rate=0.003,
-                        training__choose_by="last",  # the best accuracy can be an early epoch, whose values are poor
-                    )
+                if method.objective == "value":
+                    # By accuracy an early epoch is kept, whose values are not learned yet and err in a lucky direction.
+                    spec = spec.change(training__choose_by="last")
+                    if name == "exact" and epochs is None:
+                        spec = spec.change(training__epochs=40, training__warm_up=10, training__learning_rate=0.003)
                 jobs.append(Job("adaptive", Cell(f"synthetic:{name}", "none"), spec, method.objective))
     jobs.sort(key=lambda job: job.spec.seed)
     return choose(jobs, only)
