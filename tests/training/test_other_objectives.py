@@ -1,5 +1,7 @@
 """Greedy, value and foresight: what they ask of the record, and whom their gradients reach."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -84,6 +86,16 @@ def test_greedy_teaches_the_acquirer_by_the_next_prediction_alone_and_leaves_the
     (gradient,) = torch.autograd.grad(each[record.time_by_row == 3].sum(), reveals.mask)
     assert gradient[record.time_by_row != 3].abs().max() == 0
     assert gradient[record.time_by_row == 3].abs().max() > 0
+
+
+@pytest.mark.parametrize("kind", ["greedy-cmi", "value"])
+def test_with_labels_for_every_step_the_predictor_learns_from_each_once(kind):
+    policy, known, record = play()
+    known = replace(known, step_labels=torch.randint(3, (len(LENGTHS), max(LENGTHS)), generator=seeded()))
+    objective = GreedyCMI(policy.predictor, 0.3) if kind == "greedy-cmi" else OrderValue(policy)
+    own = row_loss(record.logits_by_row, record, known).mean()
+    pairs = zip(*(gradients(loss, policy.predictor) for loss in (objective.loss(record, known), own)), strict=True)
+    assert all(found is expected or torch.allclose(found, expected, atol=1e-6) for found, expected in pairs)
 
 
 def test_frozen_weights_move_again_afterwards():

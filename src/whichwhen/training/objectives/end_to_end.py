@@ -34,3 +34,14 @@ class EndToEnd(Objective):
         later = record.time_by_row >= (record.lengths // 2)[series]
         share = later / ((record.lengths + 1) // 2)[series]  # of its series' later steps
         return final + self.step_loss * (row_loss(record.logits_by_row, record, hindsight) * share).sum() / len(record.lengths)
+
+
+def asked_at_every_step(record: Rollout, hindsight: Hindsight, step_loss: float) -> Float[Tensor, ""]:
+    """The loss of a predictor whose prediction at each step others learn from: end to end, and the mean over all steps.
+
+    With labels for every step, the first is that mean already, and it counts once.
+    """
+    loss = EndToEnd(step_loss).loss(record, hindsight)
+    if hindsight.step_labels is not None:
+        return loss
+    return loss + row_loss(record.logits_by_row, record, hindsight).mean()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whichwhen.contracts import Predictor
 from whichwhen.training.objectives.base import Objective, branch, frozen, row_loss
-from whichwhen.training.objectives.end_to_end import EndToEnd
+from whichwhen.training.objectives.end_to_end import asked_at_every_step
 from whichwhen.types import Hindsight, Rollout
 
 
@@ -29,7 +29,7 @@ class GreedyCMI(Objective):
 
     def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
         """The predictor's loss, and the acquirer's."""
-        predicting = EndToEnd(self.step_loss).loss(record, hindsight) + row_loss(record.logits_by_row, record, hindsight).mean()
+        predicting = asked_at_every_step(record, hindsight, self.step_loss)
         with frozen(self.predictor):
             after = branch(self.predictor, record, record.flat(lambda step: step.reveal))
         return predicting + row_loss(after, record, hindsight).mean()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from whichwhen.rollout import Policy
 from whichwhen.training.objectives.base import Objective, branch, row_loss
-from whichwhen.training.objectives.end_to_end import EndToEnd
+from whichwhen.training.objectives.end_to_end import asked_at_every_step
 from whichwhen.types import Hindsight, Reveal, Rollout
 
 
@@ -29,7 +29,7 @@ class OrderValue(Objective):
 
     def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
         """The predictor's loss, and the squared error of the scores."""
-        predicting = EndToEnd(self.step_loss).loss(record, hindsight) + row_loss(record.logits_by_row, record, hindsight).mean()
+        predicting = asked_at_every_step(record, hindsight, self.step_loss)
         scores = record.flat(lambda step: step.scores.values)
         with torch.no_grad():
             nothing = self._alone(record, hindsight, None)
