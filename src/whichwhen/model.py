@@ -188,10 +188,12 @@ def make_price(spec: BudgetSpec) -> Price:
 
 
 def make_total(spec: BudgetSpec, horizon: int, price: float | None = None) -> Total:
-    """A total at its pace; where that is a price, evenly until the price is known."""
+    """A total at its pace, or at a price, which takes the pace's place; where the pace is a price, evenly until it is known."""
     assert spec.total is not None
-    over = horizon if price is None and spec.pace != "open" else None
-    return Total(spec.total, price, over, spec.bill == "delivered", spec.pace == "saving", spec.advance)
+    delivered = spec.bill == "delivered"
+    if price is not None:
+        return Total(spec.total, price, delivered=delivered)
+    return Total(spec.total, None, None if spec.pace == "open" else horizon, delivered, spec.pace == "saving", spec.advance)
 
 
 def blank_model(card: Card) -> Model:

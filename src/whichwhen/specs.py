@@ -515,7 +515,7 @@ class TrainingSpec(Spec):
     level_gain: float = Field(
         0.0,
         description="Stop once validation has levelled off: the best accuracy gained less than this over the last fifth of "
-        "the epochs so far, after it had risen at all (by .05); 0 = never.",
+        "the epochs so far, after it had risen above a guess at all (by .05); 0 = never.",
     )
     min_epochs: int = Field(0, description="Epochs before levelling off or lost patience may stop a run.")
     patience: int = Field(0, description="Stop after so many epochs without a better one; 0 = never.")

@@ -130,6 +130,24 @@ def test_the_value_s_loss_is_least_where_the_scores_are_the_drops():
     assert loss > own  # by a mean of squares
 
 
+def test_where_deliveries_alone_are_billed_the_value_learns_from_orders_that_are_answered():
+    policy, known, record = play()
+    seen = torch.zeros_like(known.batch.observed)
+    seen[..., 1] = True
+    seen[0, 2] = False  # a step at which nothing can be answered
+    known = replace(known, batch=replace(known.batch, observed=seen))
+    scores = record.flat(lambda step: step.scores.values)
+    torch.manual_seed(0)
+    loss = OrderValue(policy, candidates=3, delivered=True).loss(record, known)
+    rows = (record.series_by_row != 0) | (record.time_by_row != 2)
+    own = EndToEnd(0.3).loss(record, known) + row_loss(record.logits_by_row, record, known).mean()
+    objective = OrderValue(policy)
+    order = torch.ones(len(scores), dtype=torch.long)
+    drops = objective._alone(record, known, None) - objective._alone(record, known, order)
+    errors = (scores[:, 1] - drops).square()[rows]
+    assert (loss - own).item() == pytest.approx(errors.mean().item(), rel=1e-4)
+
+
 def test_values_are_in_nats_and_the_rest_in_logits():
     data = tiny_dataset()
     for kind in KINDS:

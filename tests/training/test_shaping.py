@@ -238,6 +238,30 @@ def test_a_paced_total_needs_no_range_of_prices(tmp_path):
     assert result["test"]["requested_cost"] <= 8
 
 
+@pytest.mark.parametrize("pace", ["open", "even", "saving"])
+def test_values_spend_a_total_at_a_price_of_its_own_whatever_paced_it_in_training(pace, tmp_path):
+    spec = tiny_spec(
+        budget__total=8.0,
+        budget__pace=pace,
+        budget__train_range=(1.6, 16.0),
+        acquirer__budget=True,
+        training__objective="value",
+    )
+    data = tiny_dataset()
+    result = train(spec, tmp_path / "run", data=data)
+    from whichwhen.artifacts import load_model
+
+    model = load_model(tmp_path / "run")
+    assert model.card.price is not None
+    assert model.policy.budget == Total(8.0, model.card.price)
+    assert at_budget(model, spec.budget, data.validation).budget == model.policy.budget
+    found = {row["budget"]: row for row in result["other_budgets"]}
+    assert sorted(found) == pytest.approx([1.6, 3.2, 16.0])
+    for amount, row in found.items():
+        policy = at_budget(model, spec.budget.at(total=amount), data.validation)
+        assert row["requested_cost"] == evaluate(policy, data.test).metrics.requested_cost <= amount + 1e-5
+
+
 def test_an_open_total_may_be_spent_at_once_and_an_even_one_may_not():
     data = tiny_dataset()
     bills = {}

@@ -237,6 +237,12 @@ def test_a_run_that_is_still_where_it_began_has_not_levelled_off(tiny_data, monk
     assert len(stopped_after(monkeypatch, tiny_data, late, training__level_gain=0.002)) == 17
 
 
+def test_a_run_that_rose_to_a_guess_and_no_further_has_not_levelled_off(tiny_data, monkeypatch):
+    guess = float(np.bincount(tiny_data.validation.labels).max() / len(tiny_data.validation))
+    late = [guess - 0.1] + [guess, guess + 0.03] * 6 + [0.7] * 9
+    assert len(stopped_after(monkeypatch, tiny_data, late, training__level_gain=0.002)) == 18
+
+
 @pytest.mark.parametrize("warm_up", [6, 8])
 def test_no_run_stops_within_its_warm_up(tiny_data, monkeypatch, warm_up):
     found = stopped_after(monkeypatch, tiny_data, [0.5] + [0.7] * 19, training__level_gain=0.002, training__warm_up=warm_up)

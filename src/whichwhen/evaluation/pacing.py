@@ -51,20 +51,27 @@ def try_prices(
     """The policy on some series under a total budget, once for each price."""
     paces = []
     for price in prices:
-        found = evaluate(replace(policy, budget=replace(budget, price=price, over=None)), series, device=device).metrics
+        trial = Total(budget.amount, price, delivered=budget.delivered)
+        found = evaluate(replace(policy, budget=trial), series, device=device).metrics
         paces.append(Pace(price, found.loss, found.requested_cost))
     return paces
+
+
+def answers_to_prices(model: Model) -> bool:
+    """Whether the scores say what an order is worth: they are nats, or were learned under prices."""
+    acquirer = model.policy.acquirer
+    return acquirer.unit == "nats" or (model.card.spec.budget.priced and acquirer.learns)
 
 
 def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: torch.device | str = "cpu") -> Policy:
     """A trained model's policy under another budget: per step, in total, or at a price.
 
-    A total needs a pace: where the scores are nats or were learned under prices, the price that serves best on validation; else
-    it becomes available evenly over the horizon, saved up or not, or is open at once if that is wanted. Scores that are
-    neither answer to a price through a reserve, see :func:`find_reserve`.
+    A total needs a pace: where the scores answer to prices, the price that serves best on validation; else it becomes available
+    evenly over the horizon, saved up or not, or is open at once if that is wanted. Scores that don't answer to prices do so
+    through a reserve, see :func:`find_reserve`.
     """
     policy, spec = model.policy, model.card.spec
-    worth = policy.acquirer.unit == "nats" or (spec.budget.priced and policy.acquirer.learns)
+    worth = answers_to_prices(model)
     budget: Budget
     if wanted.kind == "per-step":
         budget = PerStep(wanted.per_step)
@@ -77,9 +84,9 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
         total = make_total(wanted, model.card.horizon)
         total.check(policy.menu)
         if worth:
-            total = replace(total, over=None, saves=False, advance=0.0)
             low, high = spec.budget.train_range if spec.budget.priced and spec.budget.train_range else DEFAULT_PRICES
-            total = replace(total, price=find_price(policy, validation, total, prices_between(low, high), device))
+            price = find_price(policy, validation, total, prices_between(low, high), device)
+            total = make_total(wanted, model.card.horizon, price)
         budget = total
     budget.check(policy.menu)
     return replace(policy, budget=budget)

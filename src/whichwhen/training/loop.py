@@ -105,7 +105,8 @@ def fit(
     spent_before = state.cpu_seconds
     started = time.process_time()
 
-    while len(state.history) < settings.epochs and not _is_over(state, settings):
+    guess = largest_share(data.validation, len(data.classes)) if settings.level_gain else 0.0
+    while len(state.history) < settings.epochs and not _is_over(state, settings, guess):
         epoch = len(state.history) + 1
         warming = epoch <= settings.warm_up
         plays = warm_up if warming else training_loop(model, objective, sharpness(settings, epoch))
@@ -216,6 +217,12 @@ def class_weights(series: SeriesSet, n_classes: int) -> Tensor:
     return torch.from_numpy(len(labels) / (n_classes * np.maximum(counts, 1))).float()
 
 
+def largest_share(series: SeriesSet, n_classes: int) -> float:
+    """Of the most frequent class: the accuracy of naming nothing else."""
+    labels = series.labels if series.step_labels is None else series.step_labels
+    return float(count_classes(labels, n_classes).max() / len(labels))
+
+
 def sharpness(settings: TrainingSpec, epoch: int) -> float:
     """What scores are multiplied by in an epoch: from 1 in the first after the warm-up to ``sharpen`` in the last."""
     rounds = settings.epochs - settings.warm_up - 1
@@ -313,20 +320,23 @@ def _better(scores: Metrics, state: TrainState, settings: TrainingSpec) -> bool:
     return (-scores.accuracy, scores.loss) < (-best["validation_accuracy"], best["validation_loss"])
 
 
-def _is_over(state: TrainState, settings: TrainingSpec) -> bool:
-    """Whether a run stops before its last epoch."""
+def _is_over(state: TrainState, settings: TrainingSpec, guess: float) -> bool:
+    """Whether a run stops before its last epoch; ``guess`` is what naming the most frequent class would reach."""
     epochs = len(state.history)
     if not epochs or epochs < settings.min_epochs or epochs <= settings.warm_up:
         return False
     if settings.patience and epochs - state.best_epoch >= settings.patience:
         return True
-    return epochs >= 5 and _has_begun(state) and gain_of_last_fifth(state.history) < settings.level_gain
+    return epochs >= 5 and _has_begun(state, guess) and gain_of_last_fifth(state.history) < settings.level_gain
 
 
-def _has_begun(state: TrainState) -> bool:
-    """Whether validation has left the accuracy that it started from: an LSTM can sit at chance for a hundred epochs."""
+def _has_begun(state: TrainState, guess: float) -> bool:
+    """Whether validation has left what it started from, and what a guess reaches: an LSTM can sit there for a hundred epochs.
+
+    One of two classes, named throughout, may start below a guess and rise to it without having learned anything.
+    """
     accuracies = [line["validation_accuracy"] for line in state.history]
-    return max(accuracies) - accuracies[0] >= 0.05
+    return max(accuracies) - max(accuracies[0], guess) >= 0.05
 
 
 def _copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

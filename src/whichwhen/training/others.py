@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,10 @@ import torch
 from whichwhen.budget import PerStep, Total
 from whichwhen.data.store import Dataset
 from whichwhen.evaluation import Evaluation, evaluate
+from whichwhen.evaluation.pacing import at_budget
 from whichwhen.files import write_atomically
 from whichwhen.model import Model
+from whichwhen.specs import BudgetSpec
 
 PER_STEP = (1.0, 2.0, 10.0)
 """Budgets per step at which a model for many of them is tested beside its own."""
@@ -27,14 +28,18 @@ def at_other_budgets(model: Model, data: Dataset, device: torch.device | str = "
     if spec.budget.train_range is None:
         return {}
     low, high = spec.budget.train_range
-    budgets: list[PerStep | Total] = []
+    wanted: dict[float, BudgetSpec] = {}
     if isinstance(own, PerStep):
-        budgets = [PerStep(amount) for amount in PER_STEP if low <= amount <= high and amount != own.amount]
+        wanted = {
+            amount: spec.budget.at(per_step=amount) for amount in PER_STEP if low <= amount <= high and amount != own.amount
+        }
     elif isinstance(own, Total) and not spec.budget.priced:
-        budgets = [replace(own, amount=own.amount * share) for share in SHARES if low <= own.amount * share <= high * 1.001]
+        amounts = [own.amount * share for share in SHARES]
+        wanted = {amount: spec.budget.at(total=amount) for amount in amounts if low <= amount <= high * 1.001}
+    policies = {amount: at_budget(model, budget, data.validation, device) for amount, budget in wanted.items()}
     return {
-        (budget.amount, name): evaluate(replace(model.policy, budget=budget), part, data.provenance, device=device)
-        for budget in budgets
+        (amount, name): evaluate(policy, part, data.provenance, device=device)
+        for amount, policy in policies.items()
         for name, part in data.tests.items()
     }
 

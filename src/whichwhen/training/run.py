@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from whichwhen.budget import Total
 from whichwhen.data import Dataset, load_dataset
 from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation import Evaluation, evaluate
-from whichwhen.evaluation.pacing import DEFAULT_PRICES, find_price, prices_between
+from whichwhen.evaluation.pacing import answers_to_prices, at_budget
 from whichwhen.files import write_atomically, write_json, write_text
 from whichwhen.menu import Menu
 from whichwhen.model import FORMAT, Model, make_model
@@ -148,16 +147,12 @@ def finish(
 
 
 def pace(model: Model, data: Dataset, device: torch.device | str = "cpu") -> Model:
-    """The model with the price that makes its total budget last, where it has one and orders have to be worth a price."""
-    spec, budget = model.card.spec, model.policy.budget
-    if not (spec.budget.priced and isinstance(budget, Total)):
+    """The model with the price that makes its total budget last, where it has one and its scores answer to prices."""
+    if not (isinstance(model.policy.budget, Total) and answers_to_prices(model)):
         return model
-    low, high = spec.budget.train_range or DEFAULT_PRICES
-    price = find_price(model.policy, data.validation, budget, prices_between(low, high), device)
-    return Model(
-        model.card.model_copy(update={"price": price}),
-        replace(model.policy, budget=replace(budget, price=price, over=None)),
-    )
+    policy = at_budget(model, model.card.spec.budget, data.validation, device)
+    assert isinstance(policy.budget, Total)
+    return Model(model.card.model_copy(update={"price": policy.budget.price}), policy)
 
 
 def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None:

@@ -40,6 +40,6 @@ def _make(training: TrainingSpec, policy: Policy) -> Objective:
         case "greedy-cmi":
             return GreedyCMI(policy.predictor, training.step_loss)
         case "value":
-            return OrderValue(policy, training.step_loss)
+            return OrderValue(policy, training.step_loss, delivered=policy.budget.settles)
         case "foresight":
             return Foresight(training.step_loss)

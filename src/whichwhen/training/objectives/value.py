@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from whichwhen.rollout import Policy
@@ -20,26 +20,47 @@ class OrderValue(Objective):
 
     For each step of each series ``candidates`` orders are drawn at random and tried from the predictor's recorded state. With
     the best predictor, the mean of the drop given what is known is the order's conditional mutual information with the label.
+
+    Where only deliveries are billed, candidates are orders that the record can answer: the score is the drop given an answer,
+    and divided by the cost it says what a unit of money brings, however rarely the order is answered.
+
+    Attributes:
+        policy: whose requests the record holds.
+        step_loss: of the predictor's own loss.
+        candidates: tries for each step.
+        delivered: whether only what the record could answer is billed.
     """
 
     policy: Policy
     step_loss: float = 0.3
     candidates: int = 2
+    delivered: bool = False
     branches = True
 
     def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
         """The predictor's loss, and the squared error of the scores."""
         predicting = asked_at_every_step(record, hindsight, self.step_loss)
         scores = record.flat(lambda step: step.scores.values)
+        open_ = self._open(record, hindsight) if self.delivered else None
         with torch.no_grad():
             nothing = self._alone(record, hindsight, None)
         errors = []
         for _ in range(self.candidates):
-            order = torch.randint(scores.shape[1], (len(scores),), device=scores.device)
+            if open_ is None:
+                order = torch.randint(scores.shape[1], (len(scores),), device=scores.device)
+            else:  # where no order can be answered, any, which does not count
+                order = torch.multinomial((open_ | ~open_.any(1, keepdim=True)).float(), 1).squeeze(1)
             with torch.no_grad():
                 drop = nothing - self._alone(record, hindsight, order)
-            errors.append((scores.gather(1, order.unsqueeze(1)).squeeze(1) - drop).square().mean())
+            error = (scores.gather(1, order.unsqueeze(1)).squeeze(1) - drop).square()
+            errors.append(error.mean() if open_ is None else error[open_.any(1)].sum() / open_.any(1).sum().clamp(min=1))
         return predicting + torch.stack(errors).mean()
+
+    def _open(self, record: Rollout, hindsight: Hindsight) -> Bool[Tensor, "N K"]:
+        """Which orders could have been answered at each row, and do not come by themselves."""
+        batch = hindsight.batch
+        rules = self.policy.rules.to(batch.values.device)
+        return rules.answerable(batch.observed[record.series_by_row, record.time_by_row]) & ~rules.free
 
     def _alone(self, record: Rollout, hindsight: Hindsight, order: Int[Tensor, " N"] | None) -> Float[Tensor, " N"]:
         """The loss at each row, had only this order been measured there; None = nothing."""
