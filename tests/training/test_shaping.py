@@ -145,10 +145,10 @@ def test_prices_for_training_are_log_uniform():
 def test_a_price_in_training_needs_an_objective_that_can_pay_it():
     spec = tiny_spec(budget__price=0.1, training__objective="value")
     model = make_model(spec, tiny_dataset())
-    with pytest.raises(SpecError, match="objective value .* train with --budget"):
+    with pytest.raises(SpecError, match=r"objective value .* train with --budget"):
         make_objective(spec, model.policy)
     spec = tiny_spec(budget__total=9.0, budget__pace="price", training__objective="value")
-    with pytest.raises(SpecError, match="objective value .* use --pace open"):
+    with pytest.raises(SpecError, match=r"objective value .* use --pace open"):
         make_objective(spec, make_model(spec, tiny_dataset()).policy)
 
 
