@@ -218,7 +218,7 @@ class BudgetSpec(Spec):
         "even",
         description="total: it becomes available evenly over the steps, and buys the best that it can pay for, or is saved for "
         "the best that there is; or is open from the first step on; or is spent on what is worth a price that is learned on "
-        "validation.",
+        "validation. (--objective value: in training; then at a price.)",
         json_schema_extra=_LATER,
     )
     advance: float = Field(

@@ -148,7 +148,7 @@ def test_a_price_in_training_needs_an_objective_that_can_pay_it():
     with pytest.raises(SpecError, match=r"objective value .* train with --budget"):
         make_objective(spec, model.policy)
     spec = tiny_spec(budget__total=9.0, budget__pace="price", training__objective="value")
-    with pytest.raises(SpecError, match=r"objective value .* use --pace open"):
+    with pytest.raises(SpecError, match=r"objective value .* use --pace even"):
         make_objective(spec, make_model(spec, tiny_dataset()).policy)
 
 
@@ -241,28 +241,40 @@ def test_a_paced_total_needs_no_range_of_prices(tmp_path):
     assert result["test"]["requested_cost"] <= 8
 
 
-@pytest.mark.parametrize("pace", ["open", "even", "saving"])
-def test_values_spend_a_total_at_a_price_of_its_own_whatever_paced_it_in_training(pace, tmp_path):
+@pytest.mark.parametrize(("pace", "bill"), [("open", "delivered"), ("even", "requested"), ("saving", "delivered")])
+def test_values_spend_a_total_at_a_price_of_its_own_whatever_paced_it_in_training(pace, bill, tmp_path, monkeypatch):
     spec = tiny_spec(
-        budget__total=8.0,
-        budget__pace=pace,
-        budget__train_range=(1.6, 16.0),
-        acquirer__budget=True,
-        training__objective="value",
+        budget__total=8.0, budget__pace=pace, budget__train_range=(1.6, 16), acquirer__budget=True, training__objective="value"
+    ).change(budget__bill=bill)
+    data, delivered = tiny_dataset(), bill == "delivered"
+    monkeypatch.setattr("whichwhen.evaluation.pacing.find_price", lambda policy, series, budget, *rest: budget.amount / 1000)
+    budgets = set()
+    monkeypatch.setattr(
+        "whichwhen.training.others.evaluate",
+        lambda policy, *rest, **more: budgets.add(policy.budget) or evaluate(policy, *rest, **more),
     )
-    data = tiny_dataset()
-    result = train(spec, tmp_path / "run", data=data)
+    train(spec, tmp_path / "run", data=data)
     from whichwhen.artifacts import load_model
 
     model = load_model(tmp_path / "run")
-    assert model.card.price is not None
-    assert model.policy.budget == Total(8.0, model.card.price)
-    assert at_budget(model, spec.budget, data.validation).budget == model.policy.budget
-    found = {row["budget"]: row for row in result["other_budgets"]}
-    assert sorted(found) == pytest.approx([1.6, 3.2, 16.0])
-    for amount, row in found.items():
-        policy = at_budget(model, spec.budget.at(total=amount), data.validation)
-        assert row["requested_cost"] == evaluate(policy, data.test).metrics.requested_cost <= amount + 1e-5
+    assert model.card.price == pytest.approx(0.008)
+    assert model.policy.budget == Total(8.0, model.card.price, delivered=delivered)
+    assert make_objective(spec, model.policy).delivered == delivered
+    assert {(round(budget.amount, 6), round(budget.price, 6)) for budget in budgets} == {
+        (1.6, 0.0016),
+        (3.2, 0.0032),
+        (16, 0.016),
+    }
+    assert all(budget.delivered == delivered and budget.over is None for budget in budgets)
+
+
+@pytest.mark.parametrize("memory", [0, 4])
+def test_what_an_order_is_worth_does_not_depend_on_its_price(memory):
+    data = tiny_dataset()
+    spec = tiny_spec(budget__total=8.0, acquirer__budget=True, acquirer__memory=memory, training__objective="value")
+    policy, batch = make_model(spec, data).policy, data.test.hindsight(np.arange(8)).batch
+    free, dear = (roll_out(replace(policy, budget=Total(8.0, price)), batch).steps[0].scores.values for price in (None, 0.5))
+    assert torch.equal(free, dear)
 
 
 def test_an_open_total_may_be_spent_at_once_and_an_even_one_may_not():

@@ -243,6 +243,13 @@ def test_a_run_that_rose_to_a_guess_and_no_further_has_not_levelled_off(tiny_dat
     assert len(stopped_after(monkeypatch, tiny_data, late, training__level_gain=0.002)) == 18
 
 
+def test_where_a_guess_is_hard_to_beat_half_of_what_is_left_is_a_beginning(monkeypatch):
+    data = tiny_dataset(n_classes=2)
+    rare = replace(data, validation=replace(data.validation, labels=np.append(1, np.zeros(19, dtype=np.int64))))
+    rise = [0.95] * 3 + [0.98] * 17
+    assert len(stopped_after(monkeypatch, rare, rise, training__level_gain=0.002)) == 5
+
+
 @pytest.mark.parametrize("warm_up", [6, 8])
 def test_no_run_stops_within_its_warm_up(tiny_data, monkeypatch, warm_up):
     found = stopped_after(monkeypatch, tiny_data, [0.5] + [0.7] * 19, training__level_gain=0.002, training__warm_up=warm_up)

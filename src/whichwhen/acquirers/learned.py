@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -38,6 +40,12 @@ class _Network(Acquirer):
         """What inputs and turns have to keep; nothing, as a rule."""
         return {**self.inputs.init(len(keys)), **(self.turns.init(len(keys)) if self.turns else {})}
 
+    def _read(self, view: View, state: State) -> tuple[Float[Tensor, "B W"], State]:
+        """The view as numbers. What an order is worth in nats does not depend on its price, which training never showed."""
+        if self.unit == "nats" and view.allowance.price is not None:
+            view = replace(view, allowance=replace(view.allowance, price=None))
+        return self.inputs(view, state)
+
     def _scored(self, scores: Tensor, view: View, state: State, kept: State) -> tuple[Scores, State]:
         if self.turns is not None:
             waiting, waited = self.turns(view, state)
@@ -60,7 +68,7 @@ class LearnedAcquirer(_Network):
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits of the approximate conditional mutual information."""
         first, last = self.hidden, self.scores
-        inputs, kept = self.inputs(view, state)
+        inputs, kept = self._read(view, state)
         hidden = torch.relu(F.linear(inputs, first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
         return self._scored(torch.addmm(last.bias, hidden, last.weight.t().contiguous()), view, state, kept)
@@ -84,7 +92,7 @@ class RecurrentAcquirer(_Network):
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """Logits from what is seen now and what is remembered, this step included."""
-        inputs, kept = self.inputs(view, state)
+        inputs, kept = self._read(view, state)
         memory = self.memory(inputs, state["memory"])
         hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
         return self._scored(self.scores(hidden), view, state, {**kept, "memory": memory})

@@ -59,7 +59,8 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         budget: what may be spent at each step; with no menu every order costs 1, so this is a number of features.
         total: what may be spent over a whole series, instead of at each step.
         pace: of a total: ``even``, ``saving`` (even, and kept for what is wanted most), ``open`` (all of it from the first
-            step on), or ``price`` (spent on what is worth a price that is learned on validation).
+            step on), or ``price`` (spent on what is worth a price that is learned on validation). With ``objective="value"``
+            this is the pace of training; then the total is spent at a price.
         price: buy what is worth more than this times its cost, instead of a budget.
         menu: what can be ordered and for how much; None = each feature by itself, at cost 1.
         acquirer: ``learned``, ``table``, ``static``, ``static-by-time``, ``random``, ``complete`` or ``none``.

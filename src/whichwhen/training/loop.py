@@ -105,7 +105,8 @@ def fit(
     spent_before = state.cpu_seconds
     started = time.process_time()
 
-    guess = largest_share(data.validation, len(data.classes)) if settings.level_gain else 0.0
+    even = not settings.level_gain or settings.class_weight == "balanced"  # balanced, a good model may be below a guess
+    guess = 0.0 if even else largest_share(data.validation, len(data.classes))
     while len(state.history) < settings.epochs and not _is_over(state, settings, guess):
         epoch = len(state.history) + 1
         warming = epoch <= settings.warm_up
@@ -336,7 +337,7 @@ def _has_begun(state: TrainState, guess: float) -> bool:
     One of two classes, named throughout, may start below a guess and rise to it without having learned anything.
     """
     accuracies = [line["validation_accuracy"] for line in state.history]
-    return max(accuracies) - max(accuracies[0], guess) >= 0.05
+    return max(accuracies) - max(accuracies[0], guess) >= min(0.05, (1 - guess) / 2)
 
 
 def _copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

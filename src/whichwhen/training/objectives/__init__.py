@@ -27,7 +27,7 @@ def make_objective(spec: RunSpec, policy: Policy) -> Objective:
             expected="end-to-end or foresight",
             do="train with --budget, then evaluate with --price or --total"
             if spec.budget.kind == "price" or training.objective == "greedy-cmi"
-            else "use --pace open: values spend a total at the price that serves best on validation",
+            else "use --pace even: values spend a total at the price that serves best on validation",
         )
     objective = _make(training, policy)
     if spec.budget.priced:

@@ -21,8 +21,9 @@ class OrderValue(Objective):
     For each step of each series ``candidates`` orders are drawn at random and tried from the predictor's recorded state. With
     the best predictor, the mean of the drop given what is known is the order's conditional mutual information with the label.
 
-    Where only deliveries are billed, candidates are orders that the record can answer: the score is the drop given an answer,
-    and divided by the cost it says what a unit of money brings, however rarely the order is answered.
+    Where only deliveries are billed, candidates are orders that would be billed, as the record can answer them: the score is
+    the drop given an answer, and divided by the cost it says what a unit of money brings, however rare an answer is. (What
+    takes longer than a step is always billed, and its score is the drop whether it is answered or not.)
 
     Attributes:
         policy: whose requests the record holds.
@@ -57,10 +58,10 @@ class OrderValue(Objective):
         return predicting + torch.stack(errors).mean()
 
     def _open(self, record: Rollout, hindsight: Hindsight) -> Bool[Tensor, "N K"]:
-        """Which orders could have been answered at each row, and do not come by themselves."""
+        """Which orders would be billed at each row: those that could be answered, or take longer than a step."""
         batch = hindsight.batch
         rules = self.policy.rules.to(batch.values.device)
-        return rules.answerable(batch.observed[record.series_by_row, record.time_by_row]) & ~rules.free
+        return rules.bills(batch.observed[record.series_by_row, record.time_by_row]) > 0
 
     def _alone(self, record: Rollout, hindsight: Hindsight, order: Int[Tensor, " N"] | None) -> Float[Tensor, " N"]:
         """The loss at each row, had only this order been measured there; None = nothing."""
