@@ -78,6 +78,11 @@ def test_controls_stand_beside_the_rest_and_close_no_gap():
     assert control["gap_closed"] is None
 
 
+def test_a_set_with_one_test_part_goes_by_its_own_name():
+    rows = [{**row, "dataset": "physionet2019", "test_set": "test"} for row in summarise_clinical([record("none", 0.8)])]
+    assert [table.title for table in clinical_tables(rows)] == ["PhysioNet 2019"]
+
+
 def test_table_and_figure_of_a_frontier(tmp_path):
     rows = summarise_clinical([record("none", 0.8), record("complete", 0.9), record("learned", 0.85)])
     (table,) = clinical_tables(rows)

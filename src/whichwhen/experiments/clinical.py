@@ -3,8 +3,8 @@
 Free channels (vital signs, descriptors) always arrive; laboratory tests are paid for. A budget is a share of what the cohort's
 own records cost in the mean, the same for every stay: a share of each stay's own record would tell how sick the patient was. It
 becomes available evenly over the stay, with an advance, and is saved for what is wanted most (2012), or is open from the first
-hour on (2019); only what the record could deliver counts against it; what was requested is reported, too. Each acquirer is
-trained once, for all budgets from 5 to 50 %.
+hour on (2019), where learned declines what is not worth its price; only what the record could deliver counts against it; what
+was requested is reported, too. Each acquirer is trained once, for all budgets from 5 to 50 %.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def clinical_tables(rows: Sequence[Mapping[str, Any]]) -> list[TextTable]:
         ]
         head = ("acquirer", "budget", "AUROC", "AUPRC", "delivered", "requested", "gap", "n")
         note = "Gap: how much of the way from nothing bought to everything is gone; n: seeds."
-        tables.append(TextTable(f"{TITLES[dataset]}, test set {test_set}", head, tuple(body), note))
+        tables.append(TextTable(_title(dataset, test_set), head, tuple(body), note))
     return tables
 
 
@@ -73,7 +73,7 @@ def draw_frontier(rows: Sequence[Mapping[str, Any]]) -> Figure:
                     middle, spread = row["auroc_mean"], row["auroc_std"] or 0
                     axis.axhline(middle, color="black", linestyle=style, linewidth=1, label=label)
                     axis.axhspan(middle - spread, middle + spread, color="black", alpha=0.06, linewidth=0)
-        axis.set_title(f"{TITLES[dataset]}, test set {test_set}", fontsize=10)
+        axis.set_title(_title(dataset, test_set), fontsize=10)
         axis.set_xlabel("delivered cost of laboratory tests per stay")
         axis.set_ylabel("AUROC")
         axis.grid(alpha=0.3)
@@ -100,7 +100,7 @@ def write_calibration(curves: Mapping[tuple[str, str], Mapping[str, Reliability]
     """``calibration-SET.png`` and ``.pdf``: predicted against observed, a panel per test set and a curve per acquirer."""
     made: list[Path] = []
     for dataset in dict.fromkeys(dataset for dataset, _ in curves):
-        panels = {f"{TITLES[name]}, test set {part}": own for (name, part), own in curves.items() if name == dataset}
+        panels = {_title(name, part): own for (name, part), own in curves.items() if name == dataset}
         made += _save(draw_reliability(panels, fit=True), out / f"calibration-{dataset}")
     return made
 
@@ -114,3 +114,7 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
 
 def _number(mean: float, std: float | None) -> str:
     return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
+
+
+def _title(dataset: str, test_set: str) -> str:
+    return TITLES[dataset] if test_set == "test" else f"{TITLES[dataset]}, test set {test_set}"
