@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from whichwhen.contracts import Predictor
 from whichwhen.noise import Generator
+from whichwhen.ordering import Rules
 from whichwhen.rollout import Policy, roll_out
-from whichwhen.types import Batch, Reveal, Rollout, State, tree_map
+from whichwhen.types import Batch, Reading, Reveal, Rollout, State, tree_map
 
 
 def walk_then_read(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
@@ -38,6 +40,24 @@ def read_afterwards(
     reveals = record.flat(lambda step: step.reveal)
     logits, _ = policy.predictor.packed(tree_map(Tensor.detach, reveals) if branching else reveals, record.sizes)
     return replace(record, flat_logits=logits)
+
+
+def read_requests(predictor: Predictor, rules: Rules, batch: Batch, requests: Float[Tensor, "B T K"]) -> Reading:
+    """The predictions after each step where these requests are made: the loop without an acquirer.
+
+    ``batch`` holds the longest series first.
+    """
+    reveals = rules.reveals(requests, batch)
+    lengths = batch.lengths
+    going = lengths > torch.arange(batch.steps, device=lengths.device).unsqueeze(1)
+    sizes = tuple(n for n in going.sum(1).tolist() if n)
+    if sizes[-1] == batch.size:
+        flat = tree_map(lambda tensor: tensor.transpose(0, 1).flatten(0, 1), reveals)
+    else:
+        step, series = going.nonzero(as_tuple=True)
+        flat = tree_map(lambda tensor: tensor[series, step], reveals)
+    logits, _ = predictor.packed(flat, sizes)
+    return Reading(torch.arange(batch.size, device=lengths.device), lengths, sizes, logits)
 
 
 class Reader(Predictor):

@@ -8,7 +8,7 @@
     series.parquet       per test series: id, label, prediction, cost, length
     pattern.parquet      how often each order was requested at each step, by class of the test series, and whether it was real
     samples.parquet      the requests of a few test series; no measured values
-    scores.npz           probabilities on each test set at each budget, where there are several
+    candidates/          what validation did not choose, where it chose between a network and a fixed rule; choice.json
     result.json          metrics, seed, commit, cpu_seconds; written last: a folder without it is not finished
     checkpoint.safetensors   only while the run is under way
     epochs/              weights of each epoch, where asked for
@@ -46,7 +46,7 @@ SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, SAMPLES, RESULT, CHECKPOINT, EPOCHS = (
     "checkpoint.safetensors",
     "epochs",
 )
-SCORES = "scores.npz"
+CANDIDATES, CHOICE = "candidates", "choice.json"
 
 PATTERN_COLUMNS: dict[str, Any] = {
     "class": pl.String,

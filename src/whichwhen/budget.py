@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -27,11 +28,13 @@ class Ledger:
 
     Attributes:
         spent: what has been charged so far, the request under way included.
-        rate: each series' own amount or price, where they differ between series; else None.
+        price: each series' own price per unit of cost, where they differ between series; else None.
+        cap: each series' own cap per step, where they differ; else None.
     """
 
     spent: Float[Tensor, " B"]
-    rate: Float[Tensor, " B"] | None = None
+    price: Float[Tensor, " B"] | None = None
+    cap: Float[Tensor, " B"] | None = None
 
 
 class Budget(ABC):
@@ -62,7 +65,7 @@ class Budget(ABC):
         time: Int[Tensor, " B"],
     ) -> Ledger:
         """The ledger after a request for the step ``time`` that costs ``cost``."""
-        return Ledger(ledger.spent + cost, ledger.rate)
+        return replace(ledger, spent=ledger.spent + cost)
 
     def settle(self, ledger: Ledger, unanswered: Float[Tensor, " B"]) -> Ledger:
         """The ledger once it is known what of the last request was not answered, by its cost. Requests count, by default."""
@@ -92,47 +95,8 @@ class PerStep(Budget):
 
 
 @dataclass(frozen=True)
-class RandomPerStep(Budget):
-    """Another whole amount for each series, the same at each of its steps, from ``low`` to ``high``.
-
-    For training: a model that learns under it serves every budget in that range. It is uniform in its logarithm, so that small
-    amounts come up more often, as that is where each measurement counts; or ``even``, all alike. Training gives the series
-    other keys, and so other amounts, in each epoch.
-    """
-
-    low: int
-    high: int
-    seed: int = 0
-    even: bool = False
-
-    def check(self, menu: Menu) -> None:
-        """Both ends must make sense for the menu."""
-        PerStep(self.low).check(menu)
-        PerStep(self.high).check(menu)
-
-    def init(self, keys: Int[Tensor, " B"]) -> Ledger:
-        """Draw the amounts."""
-        if self.even:
-            drawn = self.low + (self.high + 1 - self.low) * _uniform(keys, self.seed)
-        else:
-            drawn = _log_uniform(keys, self.low, self.high + 1, self.seed)
-        rate = torch.floor(drawn).clamp(max=self.high)
-        return Ledger(torch.zeros_like(rate), rate)
-
-    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
-        """Each series its own amount, on any order that it can pay for."""
-        rate = ledger.rate
-        assert rate is not None, "a ledger of another budget"
-        prices = torch.tensor(menu.prices, device=rate.device)
-        count = None
-        if len(set(menu.prices)) == 1:
-            count = whole(rate / menu.prices[0]).long().clamp(max=len(prices))
-        return Allowance(rate, prices <= (rate + slack(rate)).unsqueeze(-1), count)
-
-
-@dataclass(frozen=True)
 class Price(Budget):
-    """Buy while it pays: every order that is worth more than ``price`` times its cost, at most ``cap`` at a step."""
+    """Ask for every order that is worth more than ``price`` times its cost, at most ``cap`` at a step."""
 
     price: float
     cap: float = math.inf
@@ -146,58 +110,100 @@ class Price(Budget):
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """All that the cap pays for, at that price."""
-        return _priced(ledger.spent.new_full(ledger.spent.shape, self.price), self.cap, menu)
+        cap = min(self.cap, sum(menu.prices))
+        allowance = _same_for_all(cap, menu.prices, ledger.spent.shape[0], ledger.spent.device)
+        return replace(allowance, price=ledger.spent.new_full(ledger.spent.shape, self.price))
 
 
 @dataclass(frozen=True)
 class RandomPrice(Budget):
-    """Another price for each series, from ``low`` to ``high``, uniform in its logarithm; for training, as ``RandomPerStep``."""
+    """For training: another price for each series, log-uniform from ``low`` to ``high``, and for ``capped`` of them a cap.
+
+    Caps are uniform from the cheapest order to ``largest``; with equal costs they are whole numbers of orders. Training gives
+    the series other keys, and so other prices and caps, each time it sees them.
+    """
 
     low: float
     high: float
+    largest: float
+    capped: float = 0.5
     seed: int = 0
-    cap: float = math.inf
 
     def check(self, menu: Menu) -> None:
-        """Both ends above 0."""
-        Price(self.low, self.cap).check(menu)
+        """Both prices above 0."""
+        Price(self.low).check(menu)
         Price(self.high).check(menu)
 
     def init(self, keys: Int[Tensor, " B"]) -> Ledger:
-        """Draw the prices."""
-        rate = _log_uniform(keys, self.low, self.high, self.seed)
-        return Ledger(torch.zeros_like(rate), rate)
+        """Draw prices and caps; a cap is kept as a share of the range from the cheapest order to the largest cap."""
+        luck = keyed.uniform(keys, torch.full_like(keys, -2), 3, self.seed)
+        price = self.low * (self.high / self.low) ** luck[:, 0]
+        cap = torch.where(luck[:, 1] < self.capped, luck[:, 2], torch.inf)
+        return Ledger(torch.zeros_like(price), price, cap)
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
-        """All that the cap pays for, at each series' own price."""
-        assert ledger.rate is not None, "a ledger of another budget"
-        return _priced(ledger.rate, self.cap, menu)
+        """All that each series' own cap pays for, at its own price."""
+        assert ledger.price is not None, "a ledger of another budget"
+        assert ledger.cap is not None, "a ledger of another budget"
+        prices = torch.tensor(menu.prices, device=ledger.spent.device)
+        paid = [price for price in menu.prices if price > 0]
+        cheapest, everything = min(paid), sum(paid)
+        capped = torch.isfinite(ledger.cap)
+        if len(set(menu.prices)) == 1:
+            most = max(1, min(int(whole(self.largest / cheapest)), len(paid)))
+            count = torch.where(capped, 1 + torch.floor(ledger.cap * most), len(paid)).clamp(max=len(paid)).long()
+            amount = count * cheapest
+            return Allowance(amount, torch.ones_like(prices, dtype=torch.bool).expand(len(count), -1), count, ledger.price)
+        drawn = cheapest + (max(self.largest, cheapest) - cheapest) * ledger.cap
+        amount = torch.where(capped, drawn, everything).clamp(max=everything)
+        return Allowance(amount, prices <= (amount + slack(amount)).unsqueeze(-1), None, ledger.price)
+
+
+@dataclass(frozen=True)
+class MeanCost(Budget):
+    """For acquirers that know no price: ``rate`` is credited at each step, and saved up for what is wanted most."""
+
+    rate: float
+    cap: float = math.inf
+
+    def check(self, menu: Menu) -> None:
+        """More than nothing, at most everything."""
+        check_mean_cost(self.rate, menu)
+        if self.cap < math.inf:
+            PerStep(self.cap).check(menu)
+        _refuse_unpayable(menu, max(self.rate, min(_prices(menu))), "--mean-cost")
+
+    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
+        """What was credited so far, less what was spent, on what can be paid some day."""
+        credit = self.rate * (reveal.time + 2).to(ledger.spent.dtype) - ledger.spent  # the request is for the next step
+        amount = (credit + slack(credit.abs())).clamp(min=0, max=self.cap)
+        prices = torch.tensor(menu.prices, device=amount.device)
+        possible = (prices <= self.cap + slack(min(self.cap, sum(menu.prices)))).expand(len(amount), -1)
+        return Allowance(amount, possible, None, None, waits=True)
 
 
 @dataclass(frozen=True)
 class Total(Budget):
     """So much for the whole series and never more.
 
-    Something has to pace it. With ``price``, an order is asked for only if it is worth more than that times its cost; the price
-    is learned from data (:func:`whichwhen.evaluation.pacing.find_price`). With ``over``, the amount becomes available evenly
-    over so many steps, an ``advance`` at the first of them, and what is not spent at once is kept; if it ``saves``, even where
-    something cheaper than what is wanted most could be paid. With neither, each step may spend all that is left.
+    With ``price``, an order is asked for only if it is worth more than that times its cost; the price is found on validation
+    (:func:`whichwhen.evaluation.prices.find_price`). With ``over``, for acquirers that know no price, the amount becomes
+    available evenly over so many steps, and what is not spent at once is kept. With neither, each step may spend all that is
+    left.
 
     Attributes:
         amount: for the whole series.
         price: per unit of cost.
         over: steps, the first of them included.
         delivered: whether only orders that were answered count; else every request does.
-        saves: wait until what is wanted most can be paid, instead of buying what is cheaper.
-        advance: of the amount, what is available from the first step on; it is not paid twice.
+        cap: per step.
     """
 
     amount: float
     price: float | None = None
     over: int | None = None
     delivered: bool = False
-    saves: bool = False
-    advance: float = 0.0
+    cap: float = math.inf
 
     def check(self, menu: Menu) -> None:
         """At least the cheapest order."""
@@ -211,10 +217,8 @@ class Total(Budget):
         _refuse_unpayable(menu, self.amount, "--total")
         if self.price is not None:
             Price(self.price).check(menu)
-
-    def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
-        """What is left, or available by now, on what it can pay for."""
-        return self._allow(ledger, reveal, menu, torch.full_like(ledger.spent, self.amount))
+        if self.cap < math.inf:
+            PerStep(self.cap).check(menu)
 
     @property
     def settles(self) -> bool:
@@ -223,45 +227,18 @@ class Total(Budget):
 
     def settle(self, ledger: Ledger, unanswered: Float[Tensor, " B"]) -> Ledger:
         """What was not answered is not paid for, where only deliveries count."""
-        return Ledger(ledger.spent - unanswered, ledger.rate) if self.delivered else ledger
-
-    def drawn(self, low: float, high: float, seed: int) -> RandomTotal:
-        """The same rules with another amount for each series."""
-        return RandomTotal(**{**vars(self), "amount": high}, low=low, seed=seed)
-
-    def _allow(self, ledger: Ledger, reveal: Reveal, menu: Menu, amount: Float[Tensor, " B"]) -> Allowance:
-        available = amount
-        if self.over is not None:
-            by_now = (reveal.time + 2) / self.over  # the request is for the step after the reveal
-            available = torch.maximum(amount * by_now.clamp(max=1.0), amount.clamp(max=self.advance))
-        left = (available + slack(available) - ledger.spent).clamp(min=0)
-        prices = torch.tensor(menu.prices, device=left.device)
-        price = None if self.price is None else torch.full_like(left, self.price)
-        some_day = (amount + slack(amount) - ledger.spent) if self.saves else left
-        return Allowance(left, prices <= (some_day + slack(some_day)).unsqueeze(-1), None, price, self.saves)
-
-
-@dataclass(frozen=True)
-class RandomTotal(Total):
-    """Another total for each series, from ``low`` to ``amount``, uniform in its logarithm; for training."""
-
-    low: float = 1.0
-    seed: int = 0
-
-    def check(self, menu: Menu) -> None:
-        """Both ends must make sense for the menu."""
-        super().check(menu)
-        Total(self.low).check(menu)
-
-    def init(self, keys: Int[Tensor, " B"]) -> Ledger:
-        """Draw the amounts."""
-        rate = _log_uniform(keys, self.low, self.amount, self.seed)
-        return Ledger(torch.zeros_like(rate), rate)
+        return replace(ledger, spent=ledger.spent - unanswered) if self.delivered else ledger
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
-        """As with a fixed total, each series its own."""
-        assert ledger.rate is not None, "a ledger of another budget"
-        return self._allow(ledger, reveal, menu, ledger.rate)
+        """What is left, or available by now, on what it can pay for."""
+        available = torch.full_like(ledger.spent, self.amount)
+        if self.over is not None:
+            by_now = (reveal.time + 2) / self.over  # the request is for the step after the reveal
+            available = available * by_now.clamp(max=1.0)
+        left = (available + slack(available) - ledger.spent).clamp(min=0, max=self.cap)
+        prices = torch.tensor(menu.prices, device=left.device)
+        price = None if self.price is None else torch.full_like(left, self.price)
+        return Allowance(left, prices <= (left + slack(left)).unsqueeze(-1), None, price)
 
 
 @dataclass(frozen=True)
@@ -295,20 +272,26 @@ def _refuse_unpayable(menu: Menu, amount: float, flag: str) -> None:
             )
 
 
-def _uniform(keys: Int[Tensor, " B"], seed: int) -> Float[Tensor, " B"]:
-    """A number below 1 for each key, the same in any batch."""
-    return keyed.uniform(keys, torch.full_like(keys, -2), 1, seed).squeeze(-1)
+def default_per_step(menu: Menu) -> float:
+    """A budget per step that fits the menu: five typical orders, but at most a quarter of the menu."""
+    prices = _prices(menu)
+    typical = float(np.median(prices))
+    amount = min(5 * typical, sum(prices) / 4)
+    if len(set(prices)) == 1:
+        amount = max(1.0, float(whole(amount / typical))) * typical
+    mandatory = [order.cost for order in menu.orders if order.mandatory]
+    return max(amount, min(prices), *mandatory)
 
 
-def _log_uniform(keys: Int[Tensor, " B"], low: float, high: float, seed: int) -> Float[Tensor, " B"]:
-    return low * (high / low) ** _uniform(keys, seed)
-
-
-def _priced(price: Float[Tensor, " B"], cap: float, menu: Menu) -> Allowance:
-    """All orders that a step may pay for, if they are worth the price."""
-    payable = torch.tensor(menu.prices, device=price.device) <= cap + slack(cap)
-    amount = torch.full_like(price, min(cap, sum(menu.prices)))
-    return Allowance(amount, payable.expand(len(price), -1), None, price)
+def check_mean_cost(rate: float, menu: Menu) -> None:
+    """Raise :class:`SpecError` unless a mean cost per step is above 0 and at most that of the whole menu."""
+    everything = sum(_prices(menu))
+    if not (math.isfinite(rate) and 0 < rate <= everything + slack(everything)):
+        raise SpecError(
+            f"a mean cost of {rate:g} per step for a menu that costs {everything:g} in all",
+            expected=f"more than 0, at most {everything:g}",
+            do="change --mean-cost, or use --acquirer complete to measure everything",
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,9 @@ from whichwhen.errors import SpecError
 
 _ROUNDING = 1e-6
 LEAST_COST = 1e-6
-"""What worth is divided by at least: what costs nothing is worth very much, not infinitely."""
+"""Lower bound on cost in worth per cost, to avoid division by zero."""
+LEAST_WORTH = 1e-9
+"""Lower bound on worth in nats, whose logarithm is taken."""
 
 
 def slack(amount: Any) -> Any:

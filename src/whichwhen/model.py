@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,21 +14,29 @@ from torch import Tensor
 
 from whichwhen import keyed
 from whichwhen._version import __version__
-from whichwhen.acquirers import OracleAcquirer, StaticAcquirer, make_acquirer
-from whichwhen.acquirers.static import forest_importance, log_worth
-from whichwhen.budget import Budget, PerStep, Price, Total, Unlimited
+from whichwhen.acquirers import (
+    OracleAcquirer,
+    RoundRobinAcquirer,
+    StaticAcquirer,
+    WithOwnPredictor,
+    make_acquirer,
+)
+from whichwhen.acquirers.static import forest_importance, worth_per_cost
+from whichwhen.budget import Budget, MeanCost, PerStep, Price, Total, Unlimited, default_per_step
 from whichwhen.data.store import Dataset
 from whichwhen.errors import FeatureError, SpecError
 from whichwhen.menu import Feature, Menu, Order
 from whichwhen.predictors import fit_bins, make_predictor
 from whichwhen.rollout import Policy
 from whichwhen.session import Session
-from whichwhen.specs import BudgetSpec, RunSpec
+from whichwhen.specs import AcquirerKind, RunSpec
 
-FORMAT = 2
+FORMAT = 3
 """Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
+DEFAULT_PRICE = 1e-3
+"""Nats per unit of cost, until a price was found."""
 FOREST_CELLS = 1 << 29
-"""Of the training series that the static acquirer's forest is shown at most, 2 GB: of more series it gets a random sample."""
+"""Of the training series that the forest of the fixed rules is shown at most, 2 GB: of more series it gets a random sample."""
 BIN_CELLS = 1 << 26
 """Of the training series that the edges of bins are laid by at most, 256 MB."""
 
@@ -47,7 +54,9 @@ class Card(BaseModel):
         longest: the longest series at all, in the data that it was trained and tested on.
         mean, std: how raw values are scaled, per column.
         orders: what can be ordered; empty = each feature by itself, at cost 1.
-        price: what paces a total budget, where that was learned.
+        kept: the acquirer that validation chose, where the spec leaves the choice; None = the spec's own.
+        prices: the lowest and the highest price of training, where there were prices.
+        price: what goes with the budget, where it was found on validation.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,7 +72,14 @@ class Card(BaseModel):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     orders: tuple[Order, ...] = ()
+    kept: AcquirerKind | None = None
+    prices: tuple[float, float] | None = None
     price: float | None = None
+
+    @property
+    def acquirer(self) -> AcquirerKind:
+        """Who really decides."""
+        return self.kept or self.spec.acquirer.kind
 
     @model_validator(mode="after")
     def _check(self) -> Card:
@@ -162,59 +178,58 @@ class Model:
         )
 
 
-def make_budget(spec: RunSpec, horizon: int, price: float | None = None) -> Budget:
-    """The budget of a spec; the complete acquirer has no limit.
+def make_budget(card: Card, menu: Menu, priced: bool) -> Budget:
+    """The budget of a card: of its spec, with the prices that were found.
 
     Args:
-        spec: of the run.
-        horizon: the steps over which a total becomes available.
-        price: what paces a total, where that was learned.
+        card: of the model.
+        menu: what can be ordered.
+        priced: whether the acquirer's scores answer to prices.
     """
-    if spec.acquirer.kind == "complete":
+    own, horizon = card.spec.budget, card.horizon
+    if card.spec.acquirer.kind == "complete":
         return Unlimited()
-    match spec.budget.kind:
-        case "price":
-            return make_price(spec.budget)
-        case "total":
-            return make_total(spec.budget, horizon, price)
-        case "per-step":
-            return PerStep(spec.budget.per_step)
-
-
-def make_price(spec: BudgetSpec) -> Price:
-    """A price, with its cap if it has one."""
-    assert spec.price is not None
-    return Price(spec.price, math.inf if spec.cap is None else spec.cap)
-
-
-def make_total(spec: BudgetSpec, horizon: int, price: float | None = None) -> Total:
-    """A total at its pace, or at a price, which takes the pace's place; where the pace is a price, evenly until it is known."""
-    assert spec.total is not None
-    delivered = spec.bill == "delivered"
-    if price is not None:
-        return Total(spec.total, price, delivered=delivered)
-    return Total(spec.total, None, None if spec.pace == "open" else horizon, delivered, spec.pace == "saving", spec.advance)
+    cap = math.inf if own.per_step is None else own.per_step
+    delivered = own.bill == "delivered"
+    if own.total is not None:
+        return Total(own.total, card.price if priced else None, None if priced else horizon, delivered, cap)
+    if own.price is not None and priced:
+        return Price(own.price, cap)
+    if own.mean_cost is not None or own.price is not None:
+        if priced:
+            return Price(card.price or DEFAULT_PRICE, cap)
+        return MeanCost(own.mean_cost if own.mean_cost is not None else card.price or min(filter(None, menu.prices)), cap)
+    amount = default_per_step(menu) if own.per_step is None else own.per_step
+    return PerStep(amount) if card.prices is None or not priced else Price(card.prices[0], amount)
 
 
 def blank_model(card: Card) -> Model:
     """A model of the card's shape with fresh weights, drawn from the spec's seed."""
-    spec = card.spec
+    spec, kind = card.spec, card.acquirer
     features = [Feature(name, unit) for name, unit in zip(card.features, card.units, strict=True)]
     menu = Menu(tuple(features), card.orders) if card.orders else Menu.one_per_feature(features)
-    budget = make_budget(spec, card.horizon, card.price)
-    if spec.acquirer.kind != "none":  # it spends nothing: free channels alone are a menu for it
-        budget.check(menu)
+    by_recipe = spec.training.epochs is None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed.stream_seed(spec.seed, "weights"))
         predictor = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
-        acquirer = make_acquirer(spec.acquirer, menu, card.horizon, card.longest, predictor.context_size, spec.seed)
-    if acquirer.learns and spec.training.objective == "value":
-        acquirer.unit = "nats"
+        gated = spec.selector.kind == "gate"
+        acquirer = make_acquirer(
+            kind, spec.acquirer, menu, card.horizon, card.longest, predictor.context_size, spec.seed, gated
+        )
+        if acquirer.learns and spec.training.objective == "value":
+            acquirer.unit = "nats"
+        if acquirer.reads_context and by_recipe:
+            copy = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
+            acquirer = WithOwnPredictor(acquirer, copy)
+    priced = acquirer.unit != "logits" and (by_recipe or spec.budget.price is not None)
+    budget = make_budget(card, menu, priced)
+    if kind != "none":  # it spends nothing: free channels alone are a menu for it
+        budget.check(menu)
     return Model(card, Policy(menu, budget, acquirer.eval(), predictor.eval()))
 
 
 def make_model(spec: RunSpec, data: Dataset) -> Model:
-    """An untrained model for a data set, with what comes before training: the static acquirer's forest, the oracle's truth."""
+    """An untrained model for a data set, with what comes before training: the fixed rules' forest, the oracle's truth."""
     for order in data.menu.orders if data.menu is not None else ():
         if order.turnaround > data.horizon:
             raise SpecError(
@@ -225,16 +240,21 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
     model = blank_model(Card.of(spec, data))
     if spec.predictor.bins:
         fit_bins(model.policy.predictor, _some_rows(spec, data))
-    acquirer: Any = model.policy.acquirer
-    if isinstance(acquirer, StaticAcquirer):
-        acquirer.fit(_importance(model, data, _for_forest(spec, data)), model.policy.menu.reveals)
-    elif isinstance(acquirer, OracleAcquirer):
-        acquirer.tell(data.provenance, model.policy.menu.reveals)
-    elif spec.acquirer.prior and acquirer.learns:
-        rows = _for_forest(spec, data)
-        prior = log_worth(_importance(model, data, rows), model.policy.menu.reveals, _expected_bills(model, data, rows))
-        acquirer.start_from(torch.from_numpy(prior).float())
+    fit_rule(model, data)
     return model
+
+
+def fit_rule(model: Model, data: Dataset, importance: np.ndarray | None = None) -> None:
+    """Give a fixed rule its ranking, and the oracle the truth; ``importance`` ``[T, F]`` if it is known already."""
+    acquirer, menu = model.policy.acquirer, model.policy.menu
+    if isinstance(acquirer, OracleAcquirer):
+        acquirer.tell(data.provenance, menu.reveals)
+    elif isinstance(acquirer, StaticAcquirer | RoundRobinAcquirer):
+        importance = importance_of(model, data) if importance is None else importance
+        if isinstance(acquirer, StaticAcquirer):
+            acquirer.fit(importance, menu)
+        else:
+            acquirer.fit(torch.from_numpy(worth_per_cost(importance, menu).sum(0)))
 
 
 def _some_rows(spec: RunSpec, data: Dataset) -> np.ndarray:
@@ -255,29 +275,18 @@ def _at_random(spec: RunSpec, data: Dataset, most: int) -> np.ndarray:
     return rows if len(rows) <= most else np.sort(np.random.default_rng(_forest_seed(spec)).permutation(rows)[:most])
 
 
-def _importance(model: Model, data: Dataset, rows: np.ndarray) -> np.ndarray:
-    """``[T, F]``, of each feature at each step; 0 for what arrives by itself, which no order needs to bring."""
+def importance_of(model: Model, data: Dataset) -> np.ndarray:
+    """``[T, F]``, of each feature at each step, by a forest; 0 for what arrives by itself, which no order needs to bring."""
     spec, rules = model.card.spec, model.policy.rules
+    rows = _for_forest(spec, data)
     values = np.nan_to_num(data.train.padded(rows, steps=data.horizon))
     importance = forest_importance(values, data.train.labels[rows], spec.acquirer.trees, _forest_seed(spec))
     given = rules.given(1)
-    return importance if given is None else importance * (given.numpy() == 0)
+    return importance if given is None else importance * (given.cpu().numpy() == 0)
 
 
 def _forest_seed(spec: RunSpec) -> int:
     return keyed.stream_seed(spec.seed, "forest") % 2**32
-
-
-def _expected_bills(model: Model, data: Dataset, rows: np.ndarray) -> np.ndarray:
-    """``[K]``: what a request for each order costs; where only deliveries count, in the mean over the steps of these series."""
-    rules, costs = model.policy.rules, np.array([order.cost for order in model.policy.menu.orders])
-    if not model.policy.budget.settles:
-        return costs
-    lengths = data.train.lengths[rows]
-    total = np.zeros(len(costs))
-    for step, values in enumerate(data.train.padded(rows).swapaxes(0, 1)):
-        total += rules.bills(~torch.isnan(torch.from_numpy(values[lengths > step]))).sum(0).numpy()
-    return np.maximum(total, costs) / lengths.sum()  # what was never there is not free
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

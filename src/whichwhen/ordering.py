@@ -151,6 +151,41 @@ class Rules:
             values, mask, age = values + batch.values[:n, sampled] * seen, mask + seen, age + (steps - 1) * seen.detach()
         return Reveal(values, mask, age, time)
 
+    def with_mandatory(self, requests: Float[Tensor, "*N K"]) -> Float[Tensor, "*N K"]:
+        """The same requests with the mandatory orders in them and without the free ones."""
+        if self.plain:
+            return requests
+        return torch.where(self._mandatory, 1.0, torch.where(self.free, 0.0, requests))
+
+    def reveals(self, requests: Float[Tensor, "B T K"], batch: Batch) -> Reveal:
+        """What arrives at every step of whole series, ``[B, T, F]``, where ``requests`` are asked for.
+
+        ``requests[:, t]`` are sampled at step t. The same as :meth:`arrive` step by step.
+        """
+        size, steps, _ = requests.shape
+        time = torch.arange(steps, device=requests.device).expand(size, -1)
+        observed = batch.observed
+        if self.longest == 1:
+            mask = self.asked(requests)
+            if self._gives:
+                mask = torch.maximum(mask, self._reveals[self.free].amax(0))
+            mask = mask * observed
+            return Reveal(batch.values * mask, mask, self._zero.expand_as(mask), time)
+        values, mask, age = (torch.zeros_like(batch.values) for _ in range(3))
+        for delay in self._delays:
+            late = delay - 1
+            if late >= steps:
+                continue
+            own = self._turnaround == delay
+            sent = ((requests * own) @ self._reveals).clamp(max=1.0)
+            sent = torch.maximum(sent, (self._reveals * (own & self.free).unsqueeze(1)).sum(0).clamp(max=1.0))
+            new = (sent * observed)[:, : steps - late] * (1 - mask[:, late:])
+            values[:, late:] += batch.values[:, : steps - late] * new
+            mask[:, late:] += new
+            age[:, late:] += late * new
+        going = (batch.lengths.unsqueeze(1) > time).unsqueeze(-1)
+        return Reveal(values * going, mask * going, age * going, time)
+
     def unanswered(self, selection: Selection, reveal: Reveal) -> Float[Tensor, " N"]:
         """What was asked for this step and brought nothing, by its cost. What takes longer counts as answered."""
         brought = (reveal.mask.detach() @ self._reveals.t()) > 0

@@ -1,9 +1,9 @@
 """From scores to requests, within the budget.
 
 All selectors agree on what fits: orders are taken one after the other, each must be feasible, wanted (a score above -inf) and
-payable from what is left of the allowance; what no longer fits is skipped. They differ in the sequence: by score
-(:class:`HardTopK`, for evaluation and fixed acquirers), by score plus Gumbel noise drawn once (:class:`GumbelTopK`), or by
-one Gumbel-Softmax draw after the other (:class:`SequentialGumbel`, the paper's).
+payable from what is left of the allowance; what no longer fits is skipped. Where there is a price, an order must be worth it.
+:class:`HardTopK` takes orders by score, for evaluation and fixed acquirers; :class:`Gate` perturbs the scores with logistic
+noise, for training; :class:`SequentialGumbel` makes the paper's Gumbel-Softmax draws, one after the other.
 
 Requests are always 0 or 1, in training too: soft samples would show the predictor a fraction of what was not measured. The
 gradient comes straight through a relaxation instead.
@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from whichwhen.contracts import Selector
 from whichwhen.errors import SpecError
-from whichwhen.menu import LEAST_COST, slack, whole
+from whichwhen.menu import LEAST_COST, LEAST_WORTH, slack, whole
 from whichwhen.noise import Generator, gumbel
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores, Selection
@@ -31,7 +31,7 @@ from whichwhen.types import Allowance, Scores, Selection
 
 @dataclass(frozen=True)
 class HardTopK(Selector):
-    """The highest scores that fit. Ties go to the order that stands first on the menu."""
+    """The highest scores that fit, and are worth their price where there is one. Ties go to the first on the menu."""
 
     def select(
         self,
@@ -42,7 +42,7 @@ class HardTopK(Selector):
         noise: Tensor | None = None,
     ) -> Selection:
         """Take the highest scores; no noise, no gradient."""
-        ranking = preference(scores, allowance, costs).detach()
+        ranking = margin(scores, allowance, costs).detach()
         if allowance.price is not None:
             allowance = replace(allowance, feasible=allowance.feasible & (ranking > 0), count=None)
         request, _, _ = take_highest(ranking, allowance, costs)
@@ -50,16 +50,15 @@ class HardTopK(Selector):
 
 
 @dataclass(frozen=True)
-class GumbelTopK(Selector):
-    """Perturb the scores once with Gumbel noise and take the highest that fit.
+class Gate(Selector):
+    """Ask for each order whose margin, perturbed by logistic noise, is above a threshold; the selector of training.
 
-    The sequence has the distribution of draws without replacement from the softmax of the scores (Plackett-Luce; Kool et al.
-    2019), at the price of one draw. The gradient is that of sigmoid((perturbed score - threshold) / temperature), with the
-    threshold midway between the lowest score that was taken and the highest that was not. Where orders have to be worth their
-    price, each is taken by itself if its score, perturbed by logistic noise, is above 0: the threshold is 0.
+    The margin is the log worth of an order minus the log of its price times its cost. With a price the threshold is 0, or,
+    where a cap binds, the midpoint between the last order that the cap takes and the first one that it leaves; without a
+    price it is that midpoint. The gradient is that of sigmoid(margin + noise - threshold), straight through, with the
+    threshold held fixed. ``Selection.price`` is what each series is billed per unit of cost: its price, or its cap's own price
+    (the threshold of the margins without noise) where that is higher.
     """
-
-    temperature: float = 1.0
 
     def select(
         self,
@@ -69,35 +68,57 @@ class GumbelTopK(Selector):
         generator: Generator | None = None,
         noise: Tensor | None = None,
     ) -> Selection:
-        """Draw once, take the top; ``noise`` is ``[B, K]``."""
-        if noise is None:
+        """Perturb, keep what passes; ``noise`` is ``[B, K]``."""
+        if noise is None:  # the difference of two Gumbel draws is logistic: Gumbel-Softmax between asking and not asking
             noise = gumbel(scores.values.shape, scores.values, generator)
-            if allowance.price is not None:  # each order against its price: the difference of two is logistic
-                noise = noise - gumbel(scores.values.shape, scores.values, generator)
-        perturbed = preference(scores, allowance, costs) + noise
+            noise = noise - gumbel(scores.values.shape, scores.values, generator)
+        plain = margin(scores, allowance, costs)
+        perturbed = plain + noise
         if allowance.count is None:
             perturbed = perturbed.masked_fill(~allowance.feasible, -torch.inf)
         ranking = perturbed.detach()
-        if allowance.price is not None:
-            request = greedy_fill(ranking.masked_fill(ranking <= 0, -torch.inf), allowance, costs)
-            margin = ranking
-        else:
-            request, lowest, highest = take_highest(ranking, allowance, costs)
-            margin = ranking - threshold(lowest, highest) if perturbed.requires_grad else ranking
+        request, limit = _within_cap(ranking, allowance, costs)
+        price = allowance.price
+        if price is not None:
+            request = request * (ranking > 0)
+            own = plain.detach()
+            if allowance.count is None:
+                own = own.masked_fill(~allowance.feasible, -torch.inf)
+            price = price * _within_cap(own, allowance, costs)[1].squeeze(-1).exp()
         relaxed = request
         if perturbed.requires_grad:
-            relaxed = _StraightThrough.apply(perturbed, request, margin, self.temperature)  # type: ignore[no-untyped-call]
-        return Selection(request, relaxed, ranking, noise, _choices(allowance), allowance.price)
+            relaxed = _StraightThrough.apply(perturbed, request, ranking - limit)  # type: ignore[no-untyped-call]
+        return Selection(request, relaxed, ranking, noise, _choices(allowance), price)
+
+
+def _within_cap(
+    ranking: Float[Tensor, "*B K"], allowance: Allowance, costs: Float[Tensor, " K"]
+) -> tuple[Float[Tensor, "*B K"], Float[Tensor, "*B 1"]]:
+    """What the cap alone would take, and its threshold; with a price at least 0, as a cap that does not bind costs nothing."""
+    count = allowance.count
+    if isinstance(count, Tensor) and allowance.price is not None and ranking.device.type == "cpu":
+        width = ranking.shape[-1]
+        rows = np.sort(ranking.numpy(), axis=-1)
+        first = (width - count.numpy())[..., None]
+        lowest = torch.from_numpy(np.take_along_axis(rows, first, -1))
+        highest = torch.from_numpy(np.take_along_axis(rows, np.maximum(first - 1, 0), -1))
+        binding = (count < width).unsqueeze(-1)
+        limit = torch.where(binding, ((lowest + highest) / 2).clamp(min=0), 0.0)
+        return torch.ge(ranking, lowest, out=torch.empty_like(ranking)), limit
+    request, lowest, highest = take_highest(ranking, allowance, costs)
+    if allowance.price is None:
+        return request, threshold(lowest, highest)
+    binding = torch.isfinite(highest) & torch.isfinite(lowest)
+    return request, torch.where(binding, ((lowest + highest) / 2).clamp(min=0), 0.0)
 
 
 class _StraightThrough(torch.autograd.Function):
-    """The request itself, with the gradient of sigmoid(margin / temperature) in the perturbed scores."""
+    """The request itself, with the gradient of sigmoid(margin) in the perturbed scores."""
 
     @staticmethod
-    def forward(ctx: Any, perturbed: Tensor, request: Tensor, margin: Tensor, temperature: float) -> Tensor:
+    def forward(ctx: Any, perturbed: Tensor, request: Tensor, margin: Tensor) -> Tensor:
         """``request``."""
         ctx.save_for_backward(margin)
-        ctx.temperature = temperature
         return request.view_as(request)
 
     @staticmethod
@@ -105,10 +126,7 @@ class _StraightThrough(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Of the sigmoid."""
         (margin,) = ctx.saved_tensors
-        if ctx.temperature == 1:
-            return torch.ops.aten.sigmoid_backward(gradient, torch.sigmoid(margin)), None, None, None
-        soft = torch.sigmoid(margin / ctx.temperature)
-        return torch.ops.aten.sigmoid_backward(gradient, soft) / ctx.temperature, None, None, None
+        return torch.ops.aten.sigmoid_backward(gradient, torch.sigmoid(margin)), None, None
 
 
 @dataclass(frozen=True)
@@ -133,8 +151,8 @@ class SequentialGumbel(Selector):
     ) -> Selection:
         """Draw one after the other; ``noise`` is ``[B, S, K]``."""
         if allowance.price is not None or allowance.waits:
-            what = "a price" if allowance.price is not None else "a total that is saved up"
-            raise SpecError(f"{what} with the paper's selector", expected="the top-k selector", do="use --selector top-k")
+            what = "a price" if allowance.price is not None else "a budget that is saved up"
+            raise SpecError(f"{what} with the paper's selector", expected="a budget per step", do="use --selector gate")
         logits = scores.values
         draws = most_picks(allowance, costs)
         if noise is None:
@@ -229,12 +247,17 @@ def _highest(scores: Float[Tensor, "*B K"]) -> Float[Tensor, "*B K"]:
     return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
 
 
-def preference(scores: Scores, allowance: Allowance, costs: Float[Tensor, " K"]) -> Float[Tensor, "*B K"]:
-    """What orders are ranked by: logits as they are, nats per unit of cost, less the price. Above 0 = worth its price."""
+def margin(scores: Scores, allowance: Allowance, costs: Float[Tensor, " K"]) -> Float[Tensor, "*B K"]:
+    """What orders are ranked by. Where there is a price, above 0 = worth it.
+
+    Logits are taken as they are. A log worth, and the log of a worth in nats, is compared with log(price · cost); without a
+    price, with log(cost).
+    """
     if scores.unit == "logits":
         return scores.values
-    worth = scores.values / costs.clamp(min=LEAST_COST)
-    return worth if allowance.price is None else worth - allowance.price.unsqueeze(-1)
+    worth = scores.values if scores.unit == "log-worth" else scores.values.clamp(min=LEAST_WORTH).log()
+    worth = worth - costs.clamp(min=LEAST_COST).log()
+    return worth if allowance.price is None else worth - allowance.price.log().unsqueeze(-1)
 
 
 def _choices(allowance: Allowance) -> Bool[Tensor, "*B K"] | None:
@@ -244,8 +267,8 @@ def _choices(allowance: Allowance) -> Bool[Tensor, "*B K"] | None:
 
 def make_selector(spec: SelectorSpec) -> Selector:
     """The relaxed selector of a spec."""
-    if spec.kind == "top-k":
-        return GumbelTopK(spec.temperature)
+    if spec.kind == "gate":
+        return Gate()
     return SequentialGumbel(spec.temperature, spec.repeat)
 
 

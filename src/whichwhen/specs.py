@@ -18,7 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from whichwhen.errors import SpecError
 
-AcquirerKind = Literal["learned", "random", "static", "static-by-time", "table", "complete", "none", "oracle"]
+AcquirerKind = Literal[
+    "learned", "learned-only", "round-robin", "static", "static-by-time", "table", "random", "complete", "none", "oracle"
+]
+RULES: tuple[AcquirerKind, ...] = ("none", "static", "round-robin", "static-by-time")
+"""Fixed rules, the simplest first: what a learned acquirer is compared with on validation."""
+LEARNING: tuple[AcquirerKind, ...] = ("learned", "learned-only", "table")
+"""Acquirers with weights of their own."""
 PredictorKind = Literal["conv", "lstm", "gru", "transformer"]
 FakeKind = Literal["none", "zeros", "noise", "gp"]
 
@@ -51,9 +57,8 @@ class Spec(BaseModel):
 
 
 S = TypeVar("S", bound=Spec)
-_LATER: dict[str, Any] = {"later": True}
-"""Marks a field that came after runs had been recorded: at its default it stays out of the hash, so that they keep theirs."""
-
+SEMANTICS = 3
+"""Part of every hash; raised when the meaning of a run changes."""
 
 _Columns = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="COLUMN ...")]
 _Column = Annotated[str | None, tyro.conf.arg(metavar="COLUMN")]
@@ -63,59 +68,42 @@ _File = Annotated[str | None, tyro.conf.arg(metavar="FILE")]
 class TableSpec(Spec):
     """How to read a table of one's own: what its columns are, its grid of steps, its test part. See docs/own-data.md.
 
-    All fields are left out of hashes at their defaults. With a digest, a hash holds the names of the files without their
+    With a digest, a hash holds the names of the files without their
     folders: it is then the same on each machine that has the same content.
     """
 
     model_config = ConfigDict(coerce_numbers_to_str=True)  # step=1 is as good as step="1"
 
-    id: _Column = Field(
-        None, description="own table: column that says which series a row belongs to.", json_schema_extra=_LATER
-    )
-    time: _Column = Field(None, description="own table: column of times, numbers or dates.", json_schema_extra=_LATER)
-    label: _Column = Field(None, description="own table: column of the class.", json_schema_extra=_LATER)
+    id: _Column = Field(None, description="own table: column that says which series a row belongs to.")
+    time: _Column = Field(None, description="own table: column of times, numbers or dates.")
+    label: _Column = Field(None, description="own table: column of the class.")
     layout: Literal["auto", "long", "wide"] = Field(
         "auto",
         description="own table: long = one measurement a row, wide = one step a row; auto = long where the columns of "
         "--feature and --value are there.",
-        json_schema_extra=_LATER,
     )
-    feature: str = Field(
-        "feature", description="own table, long: column with the name of what was measured.", json_schema_extra=_LATER
-    )
-    value: str = Field("value", description="own table, long: column with what was found.", json_schema_extra=_LATER)
+    feature: str = Field("feature", description="own table, long: column with the name of what was measured.")
+    value: str = Field("value", description="own table, long: column with what was found.")
     labels: _File = Field(
         None,
         description="own table: a second table with one row a series: id, label, and what else belongs to a series.",
-        json_schema_extra=_LATER,
     )
-    label_each_step: bool = Field(
-        False, description="own table: the label changes within a series on purpose, one a step.", json_schema_extra=_LATER
-    )
-    static: _Columns = Field(
-        None, description="own table: columns that are the same in all rows of a series: known, free.", json_schema_extra=_LATER
-    )
-    ignore: _Columns = Field(None, description="own table: columns or features to leave out.", json_schema_extra=_LATER)
-    group: _Column = Field(
-        None, description="own table: column whose equal values (one patient) are never split.", json_schema_extra=_LATER
-    )
-    weight: _Column = Field(
-        None, description="own table: column of how much a series counts in training.", json_schema_extra=_LATER
-    )
-    subgroups: _Columns = Field(None, description="own table: columns to report metrics by.", json_schema_extra=_LATER)
+    label_each_step: bool = Field(False, description="own table: the label changes within a series on purpose, one a step.")
+    static: _Columns = Field(None, description="own table: columns that are the same in all rows of a series: known, free.")
+    ignore: _Columns = Field(None, description="own table: columns or features to leave out.")
+    group: _Column = Field(None, description="own table: column whose equal values (one patient) are never split.")
+    weight: _Column = Field(None, description="own table: column of how much a series counts in training.")
+    subgroups: _Columns = Field(None, description="own table: columns to report metrics by.")
     step: Annotated[str | None, tyro.conf.arg(metavar="WIDTH")] = Field(
         None,
         description="own table: width of a step: a number in the unit of --time, or 30s, 15m, 1h, 1d for dates; by default the "
         "largest one that all times are multiples of.",
-        json_schema_extra=_LATER,
     )
-    test: _File = Field(None, description="own table: the table to test on.", json_schema_extra=_LATER)
-    test_share: float = Field(
-        0.2, description="own table: share of the series to test on, where there is no --test.", json_schema_extra=_LATER
-    )
-    menu: _File = Field(None, description="YAML or CSV file of what can be ordered and for how much.", json_schema_extra=_LATER)
+    test: _File = Field(None, description="own table: the table to test on.")
+    test_share: float = Field(0.2, description="own table: share of the series to test on, where there is no --test.")
+    menu: _File = Field(None, description="YAML or CSV file of what can be ordered and for how much.")
     digest: Annotated[str | None, tyro.conf.arg(metavar="SHA256")] = Field(
-        None, description="own table: of its files' content; `train` fills it in, and it is checked.", json_schema_extra=_LATER
+        None, description="own table: of its files' content; `train` fills it in, and it is checked."
     )
 
     @property
@@ -175,17 +163,13 @@ class DataSpec(TableSpec):
     costs: Literal["equal", "rising"] = Field(
         "equal",
         description="Without a menu: every feature costs 1, or the real ones 1, 2, 3, … in their order and fakes 1.",
-        json_schema_extra=_LATER,
     )
-    hours: int = Field(
-        1, description="physionet: hours that become one step; the last value in them counts.", json_schema_extra=_LATER
-    )
-    longest: int | None = Field(None, description="physionet2019: hours to cut a stay after.", json_schema_extra=_LATER)
+    hours: int = Field(1, description="physionet: hours that become one step; the last value in them counts.")
+    longest: int | None = Field(None, description="physionet2019: hours to cut a stay after.")
     control: Literal["none", "mask-only", "time-only"] = Field(
         "none",
         description="physionet: hide all values and show only which were measured, or not even that: what results are held "
         "against.",
-        json_schema_extra=_LATER,
     )
 
     def check(self) -> None:  # noqa: D102 (inherited)
@@ -205,118 +189,80 @@ class DataSpec(TableSpec):
 
 
 class BudgetSpec(Spec):
-    """How much may be spent."""
+    """How much may be spent.
 
-    per_step: Annotated[float, tyro.conf.arg(name="budget")] = Field(
-        5.0, description="What may be spent at each step; every order costs 1, so this is a number of orders."
-    )
+    One of ``mean_cost``, ``price`` and ``total``, or none of them; ``per_step`` is a cap at each step beside any of them, and
+    what counts where none is given.
+    """
 
-    total: float | None = Field(
-        None, description="What may be spent over a whole series, instead of at each step.", json_schema_extra=_LATER
+    per_step: Annotated[float | None, tyro.conf.arg(name="budget")] = Field(
+        None,
+        description="What may be spent at each step at most. Without a menu every order costs 1, so this is a number of "
+        "orders. By default what fits the menu: five orders, but at most a quarter of the menu.",
     )
-    pace: Literal["even", "saving", "open", "price"] = Field(
-        "even",
-        description="total: it becomes available evenly over the steps, and buys the best that it can pay for, or is saved for "
-        "the best that there is; or is open from the first step on; or is spent on what is worth a price that is learned on "
-        "validation. (--objective value: in training; then at a price.)",
-        json_schema_extra=_LATER,
-    )
-    advance: float = Field(
-        0.0,
-        description="total, even or saving: so much of it is available from the first step on.",
-        json_schema_extra=_LATER,
+    mean_cost: float | None = Field(
+        None, description="What may be spent per step on average over the validation series, more at some steps than at others."
     )
     price: float | None = Field(
-        None,
-        description="Buy what is worth more than this times its cost, instead of a budget. (--objective value, random and "
-        "static: train with --budget, then `evaluate --price`.)",
-        json_schema_extra=_LATER,
+        None, description="Ask for an order when it is worth more than this times its cost, in nats of prediction loss."
     )
-    cap: float | None = Field(None, description="price: what may be spent at each step at most.", json_schema_extra=_LATER)
+    total: float | None = Field(None, description="What may be spent over a whole series; never more.")
     bill: Literal["requested", "delivered"] = Field(
-        "requested",
-        description="total: whether a request that the record can't answer counts.",
-        json_schema_extra=_LATER,
-    )
-    train_range: Annotated[tuple[float, float] | None, tyro.conf.arg(name="train-budgets", metavar="LOW HIGH")] = Field(
-        None,
-        description="Draw each series' budget (total, price) anew in each epoch of training, from LOW to HIGH: one model for "
-        "all of them.",
-        json_schema_extra=_LATER,
-    )
-
-    train_draw: Literal["log", "even"] = Field(
-        "log",
-        description="train-budgets: draw their logarithm evenly, so that small ones, where each request counts, come up more "
-        "often; or all budgets per step alike.",
-        json_schema_extra=_LATER,
+        "requested", description="Whether a request that the record can't answer is billed."
     )
 
     @property
-    def kind(self) -> Literal["per-step", "total", "price"]:
+    def kind(self) -> Literal["per-step", "mean-cost", "price", "total"]:
         """Which of them counts."""
-        return "price" if self.price is not None else "total" if self.total is not None else "per-step"
+        return next((name for name in _AMOUNTS if getattr(self, name.replace("-", "_")) is not None), "per-step")
 
     @property
-    def priced(self) -> bool:
-        """Whether orders have to be worth a price."""
-        return self.kind == "price" or (self.kind == "total" and self.pace == "price")
+    def amount(self) -> float | None:
+        """Of that kind; None = per step, what fits the menu."""
+        amount: float | None = getattr(self, self.kind.replace("-", "_"))
+        return amount
 
-    def at(self, per_step: float | None = None, total: float | None = None, price: float | None = None) -> BudgetSpec:
-        """Another amount, per step, in total or at a price, under the same rules: pace, bill and advance, or cap."""
-        rules: dict[str, Any] = {}
-        if total is not None:
-            rules = {"pace": self.pace, "bill": self.bill, "advance": min(self.advance, total)}
-        elif price is not None:
-            rules = {"cap": self.cap}
-        return BudgetSpec(per_step=self.per_step if per_step is None else per_step, total=total, price=price, **rules)
+    def at(
+        self,
+        per_step: float | None = None,
+        mean_cost: float | None = None,
+        price: float | None = None,
+        total: float | None = None,
+    ) -> BudgetSpec:
+        """Another amount of some kind, billed in the same way."""
+        return BudgetSpec(per_step=per_step, mean_cost=mean_cost, price=price, total=total, bill=self.bill)
+
+    def __str__(self) -> str:
+        if self.amount is None:
+            return "the default budget per step"
+        if self.kind == "per-step":
+            return f"budget {self.amount:g} per step"
+        words = f"mean cost {self.amount:g} per step" if self.kind == "mean-cost" else f"{self.kind} {self.amount:g}"
+        return words if self.per_step is None else f"{words}, at most {self.per_step:g} per step"
 
     def check(self) -> None:  # noqa: D102 (inherited)
-        if self.cap is not None and self.price is None:
-            raise SpecError(f"cap {self.cap:g} without a price", expected="both or neither", do="use --budget")
-        for name, usual in (("pace", "even"), ("bill", "requested"), ("advance", 0)):
-            if self.total is None and getattr(self, name) != usual:
-                raise SpecError(f"{name} {getattr(self, name)} without a total", expected="both or neither", do="add --total")
-        if not (math.isfinite(self.advance) and self.advance >= 0):
-            raise SpecError(f"advance is {self.advance:g}", expected="0 or more", do="change --advance")
-        if self.total is not None and self.advance > self.total:
-            raise SpecError(
-                f"advance {self.advance:g} of a total of {self.total:g}", expected="less than the total", do="use --pace open"
-            )
-        if self.advance and self.pace not in ("even", "saving"):
-            raise SpecError(
-                f"advance {self.advance:g} with pace {self.pace}",
-                expected="a total that becomes available step by step",
-                do="use --pace even or saving, or leave out --advance",
-            )
-        if self.price is not None and self.total is not None:
-            raise SpecError(f"total {self.total:g} and price {self.price:g}", expected="one of them")
-        for name in ("total", "price", "cap"):
+        given = [name for name in _AMOUNTS if getattr(self, name.replace("-", "_")) is not None]
+        if len(given) > 1:
+            raise SpecError(f"--{' and --'.join(given)} together", expected="one of them", do="leave the others out")
+        for name in ("mean_cost", "price", "total", "per_step"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
-                raise SpecError(f"{name} is {value:g}", expected="more than 0", do=f"change --{name}")
-        if self.train_draw == "even" and self.kind != "per-step":
-            raise SpecError(
-                "train-draw even with a total or a price", expected="a budget per step", do="leave out --train-draw"
-            )
-        if self.train_range is not None:
-            low, high = self.train_range
-            least = 1 if self.kind == "per-step" else 0
-            if not (least <= low <= high and low > 0 and math.isfinite(high)):
-                words = "from 1" if least else "above 0"
-                raise SpecError(f"train-budgets is {low:g} {high:g}", expected=f"two numbers {words}, the lower one first")
-        if not (math.isfinite(self.per_step) and self.per_step > 0):
-            raise SpecError(
-                f"budget is {self.per_step:g}",
-                expected="more than 0",
-                do="use --acquirer none for a policy that measures nothing",
-            )
+                flag = self._flag(name)
+                do = f"change {flag}, or use --acquirer none for a policy that measures nothing"
+                raise SpecError(f"{flag[2:]} is {value:g}", expected="a finite number above 0", do=do)
+
+
+_AMOUNTS: tuple[Literal["mean-cost", "price", "total"], ...] = ("mean-cost", "price", "total")
 
 
 class AcquirerSpec(Spec):
     """Who decides what is measured next."""
 
-    kind: Annotated[AcquirerKind, tyro.conf.arg(name="acquirer")] = Field("learned", description="The mechanism.")
+    kind: Annotated[AcquirerKind, tyro.conf.arg(name="acquirer")] = Field(
+        "learned",
+        description="The mechanism. learned = the network, or the best fixed rule where validation finds it as good; "
+        "learned-only = the network whatever validation says.",
+    )
     hidden: Annotated[int, tyro.conf.arg(name="acquirer-hidden")] = Field(
         32, description="learned: units of the one hidden layer."
     )
@@ -326,53 +272,18 @@ class AcquirerSpec(Spec):
     context: Annotated[bool, tyro.conf.arg(name="acquirer-context")] = Field(
         False, description="learned: read the predictor's state, too."
     )
-    budget: Annotated[bool, tyro.conf.arg(name="acquirer-budget")] = Field(
-        False, description="learned: read how much may be spent, too.", json_schema_extra=_LATER
-    )
     value_features: Annotated[int, tyro.conf.arg(name="acquirer-value-features")] = Field(
-        0,
-        description="learned: Fourier frequencies of each value among the inputs; 0 = the bare value.",
-        json_schema_extra=_LATER,
+        0, description="learned: Fourier frequencies of each value among the inputs; 0 = the bare value."
     )
     memory: Annotated[int, tyro.conf.arg(name="acquirer-memory")] = Field(
-        0, description="learned: units of a recurrent memory (GRU) of what it has seen; 0 = none.", json_schema_extra=_LATER
+        0, description="learned: units of a recurrent memory (GRU) of what it has seen; 0 = none."
     )
-    freshness: Annotated[bool, tyro.conf.arg(name="acquirer-freshness")] = Field(
-        False,
-        description="learned: read how long ago each feature was last sampled, too, so that it can take turns.",
-        json_schema_extra=_LATER,
-    )
-    turns: Annotated[bool, tyro.conf.arg(name="acquirer-turns")] = Field(
-        False,
-        description="learned: add to the score of each order how long it is since what it reveals was last asked for, with a "
-        "weight of its own: where a few of many slow features can be had at a step.",
-        json_schema_extra=_LATER,
-    )
-    values: Annotated[bool, tyro.conf.arg(name="acquirer-values")] = Field(
-        True,
-        description="learned: read the values that were measured, not only which and when; without them it can't react to "
-        "what it sees, nor be misled by values of a kind that training did not have.",
-        json_schema_extra=_LATER,
-    )
-    prior: Annotated[bool, tyro.conf.arg(name="acquirer-prior")] = Field(
-        False,
-        description="learned, table: start from a random forest's ranking, as static has it, per unit of what an order is "
-        "expected to cost: where there is little to learn from.",
-        json_schema_extra=_LATER,
-    )
-    trees: int = Field(1000, description="static, static-by-time, and acquirer-prior: trees of the random forest.")
+    trees: int = Field(1000, description="Trees of the random forest that fixed rules are ranked by.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(1, "hidden", "trees", "segments")
         self._at_least(0, "time_features", "value_features", "memory")
-        if self.value_features and not self.values:
-            raise SpecError("waves of values that are not read", expected="--acquirer-value-features 0, or --acquirer-values")
-        if self.context and not self.values:
-            raise SpecError(
-                "context, in which the values are, without values",
-                expected="--no-acquirer-context, or --acquirer-values",
-            )
 
 
 class PredictorSpec(Spec):
@@ -391,29 +302,20 @@ class PredictorSpec(Spec):
     carry: bool = Field(
         False,
         description="Show the last known value of each feature and how fresh it is, too: for series with few measurements.",
-        json_schema_extra=_LATER,
     )
     hinges: bool = Field(
         False,
         description="conv, lstm, gru: read of each value, besides, how far it is above and how far below the usual, and cut it "
         "off at 3 standard deviations: where too high and too low both mean something, as of laboratory tests.",
-        json_schema_extra=_LATER,
-    )
-    time_gate: Annotated[bool, tyro.conf.arg(name="time-gate")] = Field(
-        False,
-        description="conv: let each column count for more or less as time goes on.",
-        json_schema_extra=_LATER,
     )
     bins: int = Field(
         0,
         description="conv, lstm, gru: read each value, besides, by where it lies among so many parts of equal weight of the "
         "training values: where they have long tails, as laboratory tests do; 0 = not.",
-        json_schema_extra=_LATER,
     )
     now: Annotated[bool, tyro.conf.arg(name="predictor-now")] = Field(
         False,
         description="conv: read the present beside the mean over the steps so far: where the label changes from step to step.",
-        json_schema_extra=_LATER,
     )
 
     def check(self) -> None:  # noqa: D102 (inherited)
@@ -432,14 +334,16 @@ class PredictorSpec(Spec):
 
 
 class SelectorSpec(Spec):
-    """How scores become requests in training. Evaluation always takes the highest scores."""
+    """How scores become requests in training. Evaluation has no noise."""
 
-    kind: Annotated[Literal["top-k", "sequential"], tyro.conf.arg(name="selector")] = Field(
-        "top-k", description="One Gumbel perturbation and the top k of it, or the paper's draws one after the other."
+    kind: Annotated[Literal["gate", "sequential"], tyro.conf.arg(name="selector")] = Field(
+        "gate",
+        description="gate = ask for an order when its log worth exceeds the log of its price; sequential = the paper's "
+        "Gumbel-Softmax draws, one after the other, for a budget per step.",
     )
-    temperature: float = Field(1.0, description="Of the relaxation that the gradient is taken from.")
+    temperature: float = Field(1.0, description="sequential: of the relaxation that the gradient is taken from.")
     repeat: Literal["mask", "penalty"] = Field(
-        "mask", description="sequential: how a second draw of an order is kept away; penalty = the paper's 100·m·|l|."
+        "mask", description="sequential: how a second draw of an order is prevented; penalty = the paper's 100·m·|l|."
     )
 
     def check(self) -> None:  # noqa: D102 (inherited)
@@ -447,97 +351,87 @@ class SelectorSpec(Spec):
             raise SpecError(f"temperature is {self.temperature}", expected="more than 0")
 
 
-class TrainingSpec(Spec):
-    """How acquirer and predictor learn."""
+EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 2.0}
+"""Names of efforts: multiples of the number of training steps."""
 
-    epochs: int = Field(60, description="Passes over the training split.")
-    batch_size: int = Field(256, description="Series per gradient step.")
-    learning_rate: float = Field(5e-3, description="Of AdamW.")
-    acquirer_rate: float = Field(
-        1.0, description="The acquirer's learning rate, as a multiple of the predictor's.", json_schema_extra=_LATER
-    )
-    weight_decay: float = Field(1e-4, description="Of AdamW; 0 makes it Adam.")
-    schedule: Literal["cosine", "constant"] = Field("cosine", description="Of the learning rate.")
-    clip: float = Field(1.0, description="Largest norm of the gradient; 0 = no limit.")
-    gradient: Literal["detached", "full"] = Field(
-        "detached",
-        description="full = the acquirer also learns from how a request changes its own later inputs, as in the paper; "
-        "detached = not, which is far steadier.",
+
+class TrainingSpec(Spec):
+    """How acquirer and predictor learn: the recipe (see docs/gate.md), or the paper's epochs where ``epochs`` is given."""
+
+    effort: Annotated[Literal["quick", "normal", "thorough"] | float, tyro.conf.arg(metavar="EFFORT")] = Field(
+        "normal",
+        description="quick, normal, thorough, or a number: a multiple of the recipe's training steps. thorough (2 and above) "
+        "also tries several seeds and sizes on validation.",
     )
     objective: Literal["end-to-end", "greedy-cmi", "value", "foresight"] = Field(
         "end-to-end",
         description="What the acquirer learns from: the prediction loss; the prediction right after a request; the drop of the "
-        "loss per order, in nats; the prediction loss and a policy gradient that credits requests with what came of them.",
-        json_schema_extra=_LATER,
+        "loss per order, in nats; the prediction loss and a policy gradient.",
     )
-    sharpen: float = Field(
-        1.0,
-        description="Multiply the scores by more and more in training, by this much in the last epoch: the draws become as "
-        "certain as they are in evaluation (a falling temperature); 1 = never.",
-        json_schema_extra=_LATER,
-    )
-    explore: float = Field(
-        0.0,
-        description="learned, table: share of the series that ask at random in an epoch of training, so that the predictor "
-        "does not forget what the acquirer no longer asks for.",
-        json_schema_extra=_LATER,
-    )
-    thrift: float = Field(
-        0.0,
-        description="learned, table, where costs differ, or how often the record has an answer: bill requests in training "
-        "at so many times what a unit of money brings in the mean: what costs much has to bring much; 0 = not, 1 = in full.",
-        json_schema_extra=_LATER,
-    )
-    jitter: float = Field(
-        0.0,
-        description="Move each feature of a series up or down, anew in each epoch, by a random amount with this standard "
-        "deviation (of scaled values): for test series from other people or devices than those of training.",
-        json_schema_extra=_LATER,
-    )
-    stretch: float = Field(
-        0.0,
-        description="Make each series faster or slower, anew in each epoch, by a random factor of at most e to this, none "
-        "longer than the longest of its batch: for test series with another pace than those of training.",
-        json_schema_extra=_LATER,
-    )
-    step_loss: float = Field(0.3, description="Weight of the loss of the later half's steps beside the last step's.")
     class_weight: Literal["none", "balanced"] = Field(
-        "none",
-        description="balanced: classes count the same in the loss, however rare they are.",
-        json_schema_extra=_LATER,
+        "none", description="balanced: classes count the same in the loss, however rare they are."
+    )
+    step_loss: float = Field(0.3, description="Weight of the mean loss over the later half of the steps.")
+    learning_rate: float = Field(5e-3, description="Of AdamW.")
+    batch_size: int = Field(64, description="Series per gradient step.")
+    epochs: int | None = Field(
+        None,
+        description="Train as the paper does, instead of by the recipe: so many passes over the training series, both models "
+        "together, for this one budget, and keep the best epoch by --choose-by. The options below belong to it.",
     )
     choose_by: Literal["accuracy", "loss", "auroc", "last"] = Field(
-        "accuracy", description="Validation metric, with hard selection, that picks the epoch to keep; or simply the last."
+        "accuracy", description="epochs: validation metric that picks the epoch to keep; or simply the last."
     )
-    warm_up: int = Field(
-        0, description="Of the epochs, so many at the start for the predictor alone, on random masks of any size."
+    warm_up: int = Field(0, description="epochs: number of initial epochs that train only the predictor, on random requests.")
+    weight_decay: float = Field(1e-4, description="epochs: of AdamW; 0 makes it Adam.")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="epochs: of the learning rate.")
+    clip: float = Field(1.0, description="epochs: largest norm of the gradient; 0 = no limit.")
+    gradient: Literal["detached", "full"] = Field(
+        "detached",
+        description="epochs: full = the acquirer also learns from how a request changes its own later inputs, as in the paper.",
     )
     level_gain: float = Field(
         0.0,
-        description="Stop once validation has levelled off: the best accuracy gained less than this over the last fifth of "
-        "the epochs so far, after it had risen above a guess at all (by .05); 0 = never.",
+        description="epochs: stop once the best validation accuracy gained less than this over the last fifth of the epochs; "
+        "0 = never.",
     )
-    min_epochs: int = Field(0, description="Epochs before levelling off or lost patience may stop a run.")
-    patience: int = Field(0, description="Stop after so many epochs without a better one; 0 = never.")
-    save_epochs: bool = Field(False, description="Keep the weights of each epoch, for test curves drawn afterwards.")
+    min_epochs: int = Field(0, description="epochs: before level-gain or patience may stop a run.")
+    patience: int = Field(0, description="epochs: stop after so many without a better one; 0 = never.")
+    save_epochs: bool = Field(False, description="epochs: keep the weights of each epoch, for test curves.")
+
+    @property
+    def steps_factor(self) -> float:
+        """Multiple of the recipe's training steps."""
+        return EFFORTS[self.effort] if isinstance(self.effort, str) else float(self.effort)
 
     def check(self) -> None:  # noqa: D102 (inherited)
-        self._at_least(1, "epochs", "batch_size", "sharpen")
-        self._at_least(
-            0, "weight_decay", "clip", "step_loss", "jitter", "patience", "warm_up", "level_gain", "min_epochs", "thrift"
-        )
-        if not 0 <= self.stretch <= 1:
-            raise SpecError(f"stretch is {self.stretch}", expected="from 0 to 1", do="change --stretch")
+        if not (math.isfinite(self.steps_factor) and 0 < self.steps_factor <= 100):
+            raise SpecError(
+                f"effort is {self.effort}", expected="quick, normal, thorough or a number above 0", do="change --effort"
+            )
+        self._at_least(1, "batch_size")
+        self._at_least(0, "weight_decay", "clip", "step_loss", "patience", "warm_up", "level_gain", "min_epochs")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise SpecError(f"learning-rate is {self.learning_rate}", expected="more than 0", do="change --learning-rate")
+        if self.epochs is None:
+            self._refuse_without_epochs()
+            return
+        self._at_least(1, "epochs")
+        if self.effort != "normal":
+            raise SpecError("effort and epochs together", expected="one of them", do="leave out --epochs")
         if self.warm_up >= self.epochs:
             raise SpecError(
                 f"warm-up is {self.warm_up} of {self.epochs} epochs", expected="fewer than all", do="lower --warm-up"
             )
-        if not 0 <= self.explore < 1:
-            raise SpecError(f"explore is {self.explore}", expected="a share from 0 to below 1", do="change --explore")
-        for name in ("learning_rate", "acquirer_rate"):
-            if not (math.isfinite(rate := getattr(self, name)) and rate > 0):
+
+    def _refuse_without_epochs(self) -> None:
+        """What belongs to the paper's epochs does nothing in the recipe."""
+        fields = TrainingSpec.model_fields
+        names = list(fields)
+        for name in names[names.index("epochs") + 1 :]:
+            if getattr(self, name) != fields[name].default:
                 flag = self._flag(name)
-                raise SpecError(f"{flag[2:]} is {rate}", expected="more than 0", do=f"change {flag}")
+                raise SpecError(f"{flag} without --epochs", expected="both or neither", do="add --epochs, or leave it out")
 
 
 _Flat = tyro.conf.arg(name="")
@@ -556,59 +450,31 @@ class RunSpec(Spec):
 
     def check(self) -> None:  # noqa: D102 (inherited)
         self._at_least(0, "seed")
-        if self.budget.priced and self.acquirer.kind in ("random", "static", "static-by-time", "oracle"):
-            price = "--price" if self.budget.kind == "price" else "--pace price"
-            instead = "a budget, and the price in `whichwhen evaluate RUN --price`" if price == "--price" else "another pace"
+        kind = self.acquirer.kind
+        if self.budget.kind == "price" and kind in ("random", "oracle"):
             raise SpecError(
-                f"{price} with acquirer {self.acquirer.kind}, whose scores say nothing about worth",
-                expected="learned or table",
-                do=f"train it with {instead}",
+                f"--price with acquirer {kind}, whose scores say nothing about worth",
+                expected="learned, table or a fixed rule",
+                do="use --mean-cost",
             )
-        if self.budget.pace == "saving":
-            if self.selector.kind == "sequential":
-                raise SpecError("pace saving with the paper's selector", expected="top-k", do="use --selector top-k")
-            if self.training.objective == "foresight":  # it would have to know how likely it was to wait
-                raise SpecError("pace saving with foresight", expected="another pace or objective", do="use --pace even")
-        self._check_money()
-        if self.training.stretch and self.data.shift:
+        if self.selector.kind == "sequential" and self.budget.kind != "per-step" and kind in LEARNING:
             raise SpecError(
-                f"stretch {self.training.stretch:g} with shifted features",
-                expected="one of them: at another pace, features would move at other times than in the test series",
-                do="use --stretch 0",
+                f"--{self.budget.kind} with the paper's selector", expected="a budget per step", do="use --selector gate"
             )
-
-    def _check_money(self) -> None:
-        """Refuse thrift and prior where they would do nothing, or mean nothing."""
-        for flag, given in (("thrift", self.training.thrift), ("acquirer-prior", self.acquirer.prior)):
-            if given and self.acquirer.kind not in ("learned", "table"):
-                raise SpecError(
-                    f"{flag} with acquirer {self.acquirer.kind}", expected="learned or table", do=f"leave out --{flag}"
-                )
-            if given and self.budget.priced:
-                raise SpecError(f"{flag} with a price", expected="a budget per step or in total", do=f"leave out --{flag}")
-        if self.training.thrift and (self.training.objective != "end-to-end" or self.training.gradient == "full"):
-            full = self.training.objective == "end-to-end"
-            raise SpecError(
-                f"thrift with {'the full gradient' if full else f'objective {self.training.objective}'}",
-                expected="end-to-end with the detached gradient",
-                do="leave out --thrift",
-            )
-        if self.acquirer.prior and self.training.objective == "value":
-            raise SpecError(
-                "acquirer-prior with scores in nats",
-                expected="another objective: a forest knows ranks, not drops of the loss",
-                do="leave out --acquirer-prior",
-            )
+        if self.selector.kind == "sequential" and self.training.epochs is None and kind in LEARNING:
+            raise SpecError("the paper's selector without epochs", expected="both", do="add --epochs, or use --preset paper")
+        if self.training.epochs is not None and self.budget.kind == "mean-cost":
+            raise SpecError("--mean-cost with --epochs", expected="the recipe", do="leave out --epochs")
 
     @property
     def hash(self) -> str:
-        """A short name of the content: equal specs have equal hashes, those of earlier versions too."""
-        content = self.model_dump(mode="json")
+        """A short name of what is off its default: equal specs have equal hashes."""
+        content = self.model_dump(mode="json") | {"semantics": SEMANTICS}
         for name in type(self).model_fields:
             part = getattr(self, name)
             if isinstance(part, Spec):
                 for field, facts in type(part).model_fields.items():
-                    if facts.json_schema_extra == _LATER and getattr(part, field) == facts.default:
+                    if getattr(part, field) == facts.default:
                         del content[name][field]
         if self.data.digest:
             files = {"name", "labels", "test", "menu"} & set(content["data"])

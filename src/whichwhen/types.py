@@ -28,7 +28,7 @@ Plain tensors by name are what the loop can narrow to the series that go on, wha
 pickle, and what a replay can branch from.
 """
 
-Unit = Literal["logits", "nats"]
+Unit = Literal["logits", "nats", "log-worth"]
 
 R = TypeVar("R")
 
@@ -110,7 +110,8 @@ class Scores:
 
     Attributes:
         values: the scores.
-        unit: ``logits`` (only order and differences mean something) or ``nats`` (expected drop of the loss).
+        unit: ``logits`` (only their order and differences mean something), ``nats`` (expected drop of the loss) or
+            ``log-worth`` (compared with the log of price times cost).
     """
 
     values: Float[Tensor, "*B K"]
@@ -148,7 +149,8 @@ class Selection:
             -inf for those that were asked without being drawn (mandatory ones).
         noise: the noise that was used, in the selector's own shape; None where the choice was not random.
         feasible: what there was to choose from; None = every order.
-        price: what an order had to be worth per unit of its cost; None = no such condition.
+        price: what a unit of cost is billed at: the price, or in training the cap's own price where that is higher; None =
+            there is no price.
     """
 
     request: Float[Tensor, "*B K"]
@@ -209,8 +211,61 @@ class Step:
     before: State | None = None
 
 
+class Rows:
+    """Predictions for every step of B series, step after step, longest series first, so that there is no padding.
+
+    ``*_by_row`` are ``[N, …]``, N being the sum of all lengths. Attributes that a subclass has:
+
+    Attributes:
+        by_length: which series of the batch stands where, longest first.
+        lengths: number of steps of each series, in the batch's own order.
+        sizes: how many series take part in each step.
+        logits_by_row: predictions ``[N, C]``.
+    """
+
+    by_length: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    sizes: tuple[int, ...]
+    logits_by_row: Float[Tensor, "N C"]
+
+    @cached_property
+    def time_by_row(self) -> Int[Tensor, " N"]:
+        """The step of each row."""
+        return torch.repeat_interleave(torch.tensor(self.sizes)).to(self.lengths.device)
+
+    @cached_property
+    def series_by_row(self) -> Int[Tensor, " N"]:
+        """The series of each row, as a position in the batch."""
+        return torch.cat([self.by_length[:n] for n in self.sizes])
+
+    @cached_property
+    def final_logits(self) -> Float[Tensor, "B C"]:
+        """The prediction after the last step of each series."""
+        starts = torch.tensor([0, *itertools.accumulate(self.sizes)], device=self.lengths.device)
+        place = torch.empty_like(self.by_length)
+        place[self.by_length] = torch.arange(len(place), device=place.device)
+        return self.logits_by_row[starts[self.lengths - 1] + place]
+
+    def padded(self, flat: Tensor) -> Tensor:
+        """``[B, T, …]`` in the batch's own order from ``[N, …]``; 0 after the end of each series."""
+        size, steps = len(self.lengths), len(self.sizes)
+        place = self.series_by_row * steps + self.time_by_row
+        out = flat.new_zeros(size * steps, *flat.shape[1:]).index_copy(0, place, flat)
+        return out.view(size, steps, *flat.shape[1:])
+
+
 @dataclass(frozen=True)
-class Rollout:
+class Reading(Rows):
+    """What a predictor says of whole series, without the record of an episode; see :class:`Rows`."""
+
+    by_length: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    sizes: tuple[int, ...]
+    logits_by_row: Float[Tensor, "N C"]
+
+
+@dataclass(frozen=True)
+class Rollout(Rows):
     """The record of an episode. Losses, rewards and metrics are derived from it, not stored in it.
 
     It holds the steps as they were taken, longest series first, so that there is no padding: ``flat`` views are
@@ -241,26 +296,9 @@ class Rollout:
         """Predictions, step after step."""
         return self.flat(lambda step: step.logits) if self.flat_logits is None else self.flat_logits
 
-    @cached_property
-    def time_by_row(self) -> Int[Tensor, " N"]:
-        """The step of each row."""
-        return torch.repeat_interleave(torch.tensor(self.sizes)).to(self.lengths.device)
-
-    @cached_property
-    def series_by_row(self) -> Int[Tensor, " N"]:
-        """The series of each row, as a position in the batch."""
-        return torch.cat([self.by_length[:n] for n in self.sizes])
-
     def flat(self, part: Callable[[Step], R]) -> R:
         """One part of all steps, step after step: ``[N, …]``."""
         return join([part(step) for step in self.steps])
-
-    def padded(self, flat: Tensor) -> Tensor:
-        """``[B, T, …]`` in the batch's own order from ``[N, …]``; 0 after the end of each series."""
-        size, steps = len(self.lengths), len(self.steps)
-        place = self.series_by_row * steps + self.time_by_row
-        out = flat.new_zeros(size * steps, *flat.shape[1:]).index_copy(0, place, flat)
-        return out.view(size, steps, *flat.shape[1:])
 
     @cached_property
     def reveals(self) -> Reveal:
@@ -291,14 +329,6 @@ class Rollout:
     def valid(self) -> Bool[Tensor, "B T"]:
         """Whether the series has this step."""
         return self.lengths.unsqueeze(1) > torch.arange(len(self.steps), device=self.lengths.device)
-
-    @cached_property
-    def final_logits(self) -> Float[Tensor, "B C"]:
-        """The prediction after the last step of each series."""
-        starts = torch.tensor([0, *itertools.accumulate(self.sizes)], device=self.lengths.device)
-        place = torch.empty_like(self.by_length)
-        place[self.by_length] = torch.arange(len(place), device=place.device)
-        return self.logits_by_row[starts[self.lengths - 1] + place]
 
 
 def tree_map(fn: Callable[[Tensor], Tensor], record: R) -> R:

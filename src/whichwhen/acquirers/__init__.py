@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from whichwhen.acquirers._inputs import Turns, ViewInput
+from whichwhen.acquirers._inputs import ViewInput, Waiting
 from whichwhen.acquirers.fixed import CompleteAcquirer, NoneAcquirer, RandomAcquirer, RandomMasks
-from whichwhen.acquirers.learned import LearnedAcquirer, RecurrentAcquirer
+from whichwhen.acquirers.learned import LearnedAcquirer, RecurrentAcquirer, WithOwnPredictor
 from whichwhen.acquirers.oracle import OracleAcquirer
-from whichwhen.acquirers.reserve import WithReserve
+from whichwhen.acquirers.round_robin import RoundRobinAcquirer
 from whichwhen.acquirers.static import StaticAcquirer
 from whichwhen.acquirers.table import TableAcquirer
 from whichwhen.contracts import Acquirer
 from whichwhen.menu import Menu
-from whichwhen.specs import AcquirerSpec
+from whichwhen.specs import AcquirerKind, AcquirerSpec
 
 __all__ = [
     "CompleteAcquirer",
@@ -23,58 +23,62 @@ __all__ = [
     "RandomAcquirer",
     "RandomMasks",
     "RecurrentAcquirer",
+    "RoundRobinAcquirer",
     "StaticAcquirer",
     "TableAcquirer",
-    "WithReserve",
+    "WithOwnPredictor",
     "make_acquirer",
 ]
 
 
 def make_acquirer(
+    kind: AcquirerKind,
     spec: AcquirerSpec,
     menu: Menu,
     horizon: int,
     longest: int,
     context_size: int,
     seed: int,
+    gated: bool = True,
 ) -> Acquirer:
-    """The acquirer of a spec, with fresh weights, and before what it is fitted on or told.
+    """An acquirer with fresh weights, and before what it is fitted on or told.
 
     Args:
-        spec: the mechanism and its sizes.
+        kind: the mechanism.
+        spec: its sizes.
         menu: what can be ordered.
         horizon: the longest training series.
         longest: the longest series at all, for the oracle's table.
         context_size: width of the predictor's context.
         seed: of random requests.
+        gated: whether a learned acquirer's scores are log worths, or logits as in the paper.
     """
     n_features, n_orders = len(menu.features), len(menu.orders)
-    match spec.kind:
-        case "learned":
+    match kind:
+        case "learned" | "learned-only":
             inputs = ViewInput(
                 n_features,
                 n_orders,
                 horizon,
                 spec.time_features,
                 context_size=context_size if spec.context else 0,
-                budget=spec.budget,
                 value_features=spec.value_features,
                 delays=menu.delays,
-                freshness=spec.freshness,
-                values=spec.values,
             )
-            turns = Turns(torch.from_numpy(menu.reveals).float()) if spec.turns else None
+            waiting = Waiting(torch.from_numpy(menu.reveals).float()) if gated else None
             if spec.memory:
-                return RecurrentAcquirer(inputs, spec.hidden, turns, spec.memory)
-            return LearnedAcquirer(inputs, spec.hidden, turns)
+                return RecurrentAcquirer(inputs, spec.hidden, waiting, spec.memory)
+            return LearnedAcquirer(inputs, spec.hidden, waiting)
         case "table":
-            return TableAcquirer(n_orders, horizon)
+            return TableAcquirer(n_orders, horizon, "log-worth" if gated else "logits")
         case "random":
             return RandomAcquirer(n_orders, seed)
         case "complete":
             return CompleteAcquirer(n_orders)
         case "none":
             return NoneAcquirer(n_orders)
+        case "round-robin":
+            return RoundRobinAcquirer(n_orders)
         case "static":
             return StaticAcquirer(n_orders, segments=1, horizon=horizon)
         case "static-by-time":

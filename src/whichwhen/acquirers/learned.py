@@ -1,77 +1,76 @@
-"""The paper's acquirer: a small network on what has just been seen; and the same with a memory."""
+"""The learned acquirer: a small network on what has just been seen; and the same with a memory."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whichwhen.acquirers._inputs import Turns, ViewInput
-from whichwhen.contracts import Acquirer
-from whichwhen.types import Scores, State, View
+from whichwhen.acquirers._inputs import ViewInput, Waiting
+from whichwhen.contracts import Acquirer, Predictor
+from whichwhen.types import Scores, State, Unit, View
+
+_SMALL = 0.3
+"""Factor on the initial weights of the last layer: at first all orders are worth about the same."""
 
 
 class _Network(Acquirer):
-    """What the two have in common: what they read, and what waiting adds.
+    """What the two have in common: what they read, and the waiting term.
 
     Args:
         inputs: what it reads.
-        turns: a way of its own for waiting to the scores; None = there is none.
+        waiting: the waiting term, which makes the scores log worths; None = plain logits, as in the paper.
     """
 
     scores: nn.Linear
 
-    def __init__(self, inputs: ViewInput, turns: Turns | None) -> None:
+    def __init__(self, inputs: ViewInput, waiting: Waiting | None) -> None:
         super().__init__()
         self.reads_context = inputs.reads_context
         self.inputs = inputs
-        self.turns = turns
+        self.waiting = waiting
+        self.unit = "logits" if waiting is None else "log-worth"
 
-    def start_from(self, scores: Float[Tensor, " K"]) -> None:
-        """The same scores whatever is seen, before anything is learned."""
+    def start_at(self, worth: float) -> None:
+        """Start with nearly the same log worth for every order."""
         with torch.no_grad():
-            self.scores.weight.zero_()
-            self.scores.bias.copy_(scores)
+            self.scores.weight.mul_(_SMALL)
+            self.scores.bias.fill_(worth)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
-        """What inputs and turns have to keep; nothing, as a rule."""
-        return {**self.inputs.init(len(keys)), **(self.turns.init(len(keys)) if self.turns else {})}
-
-    def _read(self, view: View, state: State) -> tuple[Float[Tensor, "B W"], State]:
-        """The view as numbers. What an order is worth in nats does not depend on its price, which training never showed."""
-        if self.unit == "nats" and view.allowance.price is not None:
-            view = replace(view, allowance=replace(view.allowance, price=None))
-        return self.inputs(view, state)
+        """What the waiting term has to keep."""
+        return self.waiting.init(len(keys)) if self.waiting is not None else {}
 
     def _scored(self, scores: Tensor, view: View, state: State, kept: State) -> tuple[Scores, State]:
-        if self.turns is not None:
-            waiting, waited = self.turns(view, state)
-            scores, kept = scores + waiting, {**kept, **waited}
-        return Scores(scores, self.unit), kept
+        if self.waiting is None:
+            return Scores(scores, self.unit), kept
+        if self.unit == "nats":  # a drop of the loss that was regressed needs no help to take turns
+            return Scores(scores, self.unit), {**kept, **{name: state[name] for name in self.waiting.init(0)}}
+        waiting, waited = self.waiting(view, state)
+        return Scores(scores + waiting, self.unit), {**kept, **waited}
 
 
 class LearnedAcquirer(_Network):
     """One hidden layer with ReLU on the last observation, its mask and the time step that it orders for.
 
-    The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no context. The initial request comes
-    from the same network, with nothing observed and time 0. It has no memory of its own.
+    The paper's sizes: 4 units (m-FordA) or 8 (SpokenArabicDigits), the bare time step, no waiting term. The initial request
+    comes from the same network, with nothing observed and time 0.
     """
 
-    def __init__(self, inputs: ViewInput, hidden: int = 32, turns: Turns | None = None) -> None:
-        super().__init__(inputs, turns)
+    def __init__(self, inputs: ViewInput, hidden: int = 32, waiting: Waiting | None = None) -> None:
+        super().__init__(inputs, waiting)
         self.hidden = nn.Linear(inputs.width, hidden)
         self.scores = nn.Linear(hidden, inputs.n_orders)
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
-        """Logits of the approximate conditional mutual information."""
+        """Log worth of each order, or logits."""
         first, last = self.hidden, self.scores
-        inputs, kept = self._read(view, state)
-        hidden = torch.relu(F.linear(inputs, first.weight, first.bias))
+        hidden = torch.relu(F.linear(self.inputs(view), first.weight, first.bias))
         # weights by input: the product that their gradient takes is four times as fast at a handful of units
-        return self._scored(torch.addmm(last.bias, hidden, last.weight.t().contiguous()), view, state, kept)
+        return self._scored(torch.addmm(last.bias, hidden, last.weight.t().contiguous()), view, state, {})
 
 
 class RecurrentAcquirer(_Network):
@@ -80,19 +79,74 @@ class RecurrentAcquirer(_Network):
     Its own state carries the gradient from step to step; with ``gradient="detached"`` what it reads does not.
     """
 
-    def __init__(self, inputs: ViewInput, hidden: int = 32, turns: Turns | None = None, memory: int = 32) -> None:
-        super().__init__(inputs, turns)
+    def __init__(self, inputs: ViewInput, hidden: int = 32, waiting: Waiting | None = None, memory: int = 32) -> None:
+        super().__init__(inputs, waiting)
         self.memory = nn.GRUCell(inputs.width, memory)
         self.hidden = nn.Linear(inputs.width + memory, hidden)
         self.scores = nn.Linear(hidden, inputs.n_orders)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
-        """An empty memory beside what inputs and turns keep."""
+        """An empty memory beside what the waiting term keeps."""
         return {"memory": self.scores.weight.new_zeros(len(keys), self.memory.hidden_size), **super().init(keys)}
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
-        """Logits from what is seen now and what is remembered, this step included."""
-        inputs, kept = self._read(view, state)
+        """Log worth, or logits, from what is seen now and what is remembered, this step included."""
+        inputs = self.inputs(view)
         memory = self.memory(inputs, state["memory"])
         hidden = torch.relu(self.hidden(torch.cat([inputs, memory], -1)))
-        return self._scored(self.scores(hidden), view, state, {**kept, "memory": memory})
+        return self._scored(self.scores(hidden), view, state, {"memory": memory})
+
+
+class WithOwnPredictor(Acquirer):
+    """An acquirer that reads a predictor's context, with its own copy of that predictor.
+
+    The copy is what the predictor was when the acquirer stopped learning: a predictor that goes on learning would change the
+    requests.
+    """
+
+    def __init__(self, inner: Acquirer, predictor: Predictor) -> None:
+        super().__init__()
+        self.inner = inner
+        self.predictor = predictor.requires_grad_(False)
+
+    @property
+    def unit(self) -> Unit:  # type: ignore[override]
+        """As inside."""
+        return self.inner.unit
+
+    def start_at(self, worth: float) -> None:
+        """As inside."""
+        self.inner.start_at(worth)  # type: ignore[operator]
+
+    def follow(self, predictor: Predictor) -> None:
+        """Take over a predictor's weights."""
+        self.predictor.load_state_dict(predictor.state_dict())
+        self.predictor.eval()
+
+    def train(self, mode: bool = True) -> WithOwnPredictor:
+        """The copy is never in training mode."""
+        super().train(mode)
+        self.predictor.eval()
+        return self
+
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """The states of both."""
+        context, own = self.predictor.init(len(keys))
+        return {"context": context, **_named("own", own), **_named("inner", self.inner.init(keys))}
+
+    def step(self, view: View, state: State) -> tuple[Scores, State]:
+        """The copy reads what arrived, the acquirer reads the copy's context."""
+        context, own = state["context"], _part("own", state)
+        if view.asked is not None:
+            with torch.no_grad():
+                _, context, own = self.predictor.step(view.reveal, own)
+        scores, inner = self.inner.step(replace(view, context=context), _part("inner", state))
+        return scores, {"context": context, **_named("own", own), **_named("inner", inner)}
+
+
+def _named(prefix: str, state: State) -> State:
+    return {f"{prefix}.{name}": tensor for name, tensor in state.items()}
+
+
+def _part(prefix: str, state: State) -> State:
+    return {name.removeprefix(f"{prefix}."): tensor for name, tensor in state.items() if name.startswith(f"{prefix}.")}

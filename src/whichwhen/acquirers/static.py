@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from whichwhen.contracts import Acquirer
+from whichwhen.menu import Menu
 from whichwhen.types import Scores, State, View
 
 
@@ -25,11 +26,10 @@ class StaticAcquirer(Acquirer):
         self.horizon = horizon
         self.register_buffer("scores", torch.zeros(segments, n_orders))
 
-    def fit(self, importance: np.ndarray, reveals: np.ndarray) -> None:
-        """Take over importances ``[T, F]`` per step and feature; ``reveals`` ``[K, F]`` adds them up per order."""
+    def fit(self, importance: np.ndarray, menu: Menu) -> None:
+        """Take over importances ``[T, F]`` per step and feature, added up per order and divided by its cost."""
         steps = torch.arange(self.horizon)
-        per_order = torch.from_numpy(importance @ reveals.T.astype(importance.dtype)).float()
-        self.scores.zero_().index_add_(0, self._segment(steps), per_order)
+        self.scores.zero_().index_add_(0, self._segment(steps), torch.from_numpy(worth_per_cost(importance, menu)).float())
 
     def _segment(self, time: Tensor) -> Tensor:
         return (time * len(self.scores) // self.horizon).clamp(max=len(self.scores) - 1)
@@ -43,24 +43,11 @@ class StaticAcquirer(Acquirer):
         return Scores(self.scores[self._segment(view.time)]), state
 
 
-def log_worth(importance: np.ndarray, reveals: np.ndarray, bills: np.ndarray) -> np.ndarray:
-    """``[K]``: the logarithm of each order's importance per unit of its bill, around 0; what costs nothing has 0.
-
-    Args:
-        importance: ``[T, F]`` per step and feature, as :func:`forest_importance` gives it.
-        reveals: ``[K, F]``, which features an order brings.
-        bills: ``[K]``, what a request for it is expected to cost.
-
-    Draws with these as logits ask for an order as often as it is worth its bill. What the forest has no use for counts as
-    a thousandth of the best: it may have missed something.
-    """
-    worth, paid = importance.sum(0) @ reveals.T.astype(importance.dtype), bills > 0
-    logs = np.zeros(len(worth))
-    if paid.any():
-        per_unit = worth[paid] / bills[paid]
-        logs[paid] = np.log(np.maximum(per_unit, max(per_unit.max() * 1e-3, 1e-12)))
-        logs[paid] -= logs[paid].mean()
-    return logs
+def worth_per_cost(importance: np.ndarray, menu: Menu) -> np.ndarray:
+    """``[T, K]``: the importance ``[T, F]`` of what each order reveals, per unit of its cost; 0 for free orders."""
+    per_order = importance @ menu.reveals.T.astype(importance.dtype)
+    paid = menu.costs > 0
+    return np.where(paid, per_order / np.where(paid, menu.costs, 1), 0.0)
 
 
 def forest_importance(values: np.ndarray, labels: np.ndarray, trees: int = 1000, seed: int = 0, jobs: int = -1) -> np.ndarray:

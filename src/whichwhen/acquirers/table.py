@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from whichwhen.contracts import Acquirer
-from whichwhen.types import Scores, State, View
+from whichwhen.types import Scores, State, Unit, View
 
 
 class TableAcquirer(Acquirer):
-    """A table of T×K logits, learned as the learned acquirer is. Steps after the horizon use its last row.
+    """A table of T×K log worths (or logits), learned as the learned acquirer is. Steps after the horizon use its last row.
 
     Any gain over this one comes from reacting to what was observed.
     """
 
-    def __init__(self, n_orders: int, horizon: int) -> None:
+    def __init__(self, n_orders: int, horizon: int, unit: Unit = "log-worth") -> None:
         super().__init__()
+        self.unit = unit
         self.table = nn.Parameter(torch.zeros(horizon, n_orders))
 
-    def start_from(self, scores: Float[Tensor, " K"]) -> None:
-        """The same scores at every step, before anything is learned."""
+    def start_at(self, worth: float) -> None:
+        """Start with the same log worth everywhere."""
         with torch.no_grad():
-            self.table.copy_(scores)
+            self.table.fill_(worth)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """Nothing to carry."""

@@ -28,6 +28,7 @@ class Evaluation:
         labels, predictions: ``[N]``, positions in the classes.
         cost: ``[N]``, billed over the whole series.
         delivered: ``[N]``, of it what the record could answer, in whole or in part.
+        losses: ``[N]``, cross-entropy of each series: of its last prediction, or, where every step has a label, the mean.
         probabilities: ``[N, C]`` after the last step.
         step_probabilities: ``[sum of lengths, C]``, series after series, where every step has a label; else None.
         lengths: ``[N]``.
@@ -43,6 +44,7 @@ class Evaluation:
     predictions: np.ndarray
     cost: np.ndarray
     delivered: np.ndarray
+    losses: np.ndarray
     probabilities: np.ndarray
     step_probabilities: np.ndarray | None
     lengths: np.ndarray
@@ -118,6 +120,7 @@ def evaluate(
         predictions=tally.probabilities.argmax(1),
         cost=tally.cost,
         delivered=tally.delivered,
+        losses=tally.series_losses,
         probabilities=tally.probabilities,
         step_probabilities=tally.step_probabilities,
         lengths=series.lengths,
@@ -166,6 +169,14 @@ class _Tally:
         self.delivered[rows] = (answered.double() @ self.rules.costs.to(request.device).double()).sum(1).cpu().numpy()
         self.asked += float(request.sum())
         self.unanswered += float(request.sum() - answered.sum())
+
+    @property
+    def series_losses(self) -> np.ndarray:
+        """``[N]``."""
+        if self.step_probabilities is None:
+            return self.losses
+        offsets = self.series.offsets - self.series.offsets[0]
+        return np.add.reduceat(self.losses, offsets[:-1]) / self.series.lengths
 
     def metrics(self, real: float | None) -> Metrics:
         """All batches together."""

@@ -51,4 +51,4 @@ def _bare(spec: PredictorSpec, n_features: int, n_classes: int, horizon: int, bi
     sizes = (n_features, n_classes, horizon, spec.width, spec.layers, spec.dropout, spec.time_features)
     if spec.kind == "transformer":
         return TransformerPredictor(*sizes)
-    return ConvPredictor(*sizes, spec.time_gate, spec.hinges, bins, spec.now)
+    return ConvPredictor(*sizes, spec.hinges, bins, spec.now)

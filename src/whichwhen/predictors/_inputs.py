@@ -17,8 +17,7 @@ _KNEE, _MOST = 0.7, 3.0
 class RevealInput(nn.Module):
     """Values, mask and, where wanted, time, side by side. The mask tells a measured 0 from a value that is not there.
 
-    With ``gate``, each column counts for more or less as time goes on (a factor of 0 to 2, 1 to begin with): a column that is
-    of use at some times only can be shut at others. With ``hinges``, values are cut off at 3 standard deviations and read three
+    With ``hinges``, values are cut off at 3 standard deviations and read three
     times: as they are, how far above the usual and how far below; too high and too low can then mean the same. With ``bins``,
     some of the columns are read in bins, too.
     """
@@ -28,7 +27,6 @@ class RevealInput(nn.Module):
         n_features: int,
         horizon: int,
         time_features: int,
-        gate: bool = False,
         hinges: bool = False,
         bins: Bins | None = None,
     ) -> None:
@@ -37,11 +35,6 @@ class RevealInput(nn.Module):
         self.hinges = hinges
         self.bins = bins
         self.width = (4 if hinges else 2) * n_features + (self.time.width if self.time else 0) + (bins.width if bins else 0)
-        self.gate: nn.Linear | None = None
-        if gate and self.time:
-            self.gate = nn.Linear(self.time.width, n_features)
-            nn.init.zeros_(self.gate.weight)
-            nn.init.zeros_(self.gate.bias)
 
     def forward(self, reveal: Reveal) -> Float[Tensor, "*B W"]:
         """``[..., width]``."""
@@ -49,14 +42,8 @@ class RevealInput(nn.Module):
         if self.hinges:
             values = reveal.values.clamp(-_MOST, _MOST)
             parts = [values, torch.relu(values - _KNEE), torch.relu(-values - _KNEE), reveal.mask]
-        binned = [] if self.bins is None else [self.bins(reveal)]
-        if self.time is not None and self.gate is not None:
-            by_time = 2 * torch.sigmoid(self.gate(self.time.table))
-            open_ = torch.nn.functional.embedding(reveal.time.clamp(max=len(by_time) - 1), by_time)
-            parts = [part * open_ for part in parts]
-            if self.bins is not None:
-                binned = [self.bins.spread(open_) * binned[0]]
-        parts += binned
+        if self.bins is not None:
+            parts.append(self.bins(reveal))
         if self.time is not None:
             parts.append(self.time(reveal.time))
         return torch.cat(parts, -1)

@@ -34,7 +34,6 @@ class ConvPredictor(Predictor):
         blocks: int = 4,
         dropout: float = 0.0,
         time_features: int = 8,
-        gate: bool = False,
         hinges: bool = False,
         bins: Bins | None = None,
         now: bool = False,
@@ -42,7 +41,7 @@ class ConvPredictor(Predictor):
         super().__init__()
         self.context_size = 2 * width
         self.now = now
-        self.inputs = RevealInput(n_features, horizon, time_features, gate, hinges, bins)
+        self.inputs = RevealInput(n_features, horizon, time_features, hinges, bins)
         self.embed = nn.Linear(self.inputs.width, width)
         self.blocks = nn.ModuleList(_Block(width, 2**i, dropout) for i in range(blocks))
         self.logits = nn.Linear(2 * width if now else width, n_classes)

@@ -31,6 +31,8 @@ class TrainState:
         best_epoch: which that was, from 1.
         optimizer: the optimiser's tensors by ``parameter.name``.
         cpu_seconds: spent so far, over all sittings.
+        extra: further tensors that a sitting needs to go on.
+        facts: the same in plain data.
     """
 
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -39,11 +41,13 @@ class TrainState:
     best_epoch: int = 0
     optimizer: dict[str, Tensor] = field(default_factory=dict)
     cpu_seconds: float = 0.0
+    extra: dict[str, Tensor] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def save_checkpoint(path: Path, state: TrainState, spec_hash: str) -> None:
     """One file, written beside and renamed: a kill leaves the last whole one."""
-    groups = {"weights": state.weights, "best": state.best, "optimizer": state.optimizer}
+    groups = {"weights": state.weights, "best": state.best, "optimizer": state.optimizer, "extra": state.extra}
     tensors = {
         f"{group}/{name}": tensor.detach().cpu().contiguous().clone()
         for group, content in groups.items()
@@ -54,6 +58,7 @@ def save_checkpoint(path: Path, state: TrainState, spec_hash: str) -> None:
         "history": state.history,
         "best_epoch": state.best_epoch,
         "cpu_seconds": state.cpu_seconds,
+        "facts": state.facts,
     }
     write_atomically(path, lambda beside: save_file(tensors, beside, {"state": json.dumps(facts)}))
 
@@ -64,6 +69,7 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
         with safe_open(str(path), "pt") as file:
             facts = json.loads((file.metadata() or {})["state"])
             owner, history = str(facts["spec_hash"]), list(facts["history"])
+            more = dict(facts["facts"])
             best_epoch, cpu_seconds = int(facts["best_epoch"]), float(facts["cpu_seconds"])
             for line in history:
                 Epoch.model_validate(line)
@@ -83,11 +89,11 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
             expected="a checkpoint of the spec.json beside it",
             do="undo the edit of spec.json, or choose another --out",
         )
-    groups: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}}
+    groups: dict[str, dict[str, Tensor]] = {"weights": {}, "best": {}, "optimizer": {}, "extra": {}}
     for place, tensor in tensors.items():
         group, _, name = place.partition("/")
         groups.setdefault(group, {})[name] = tensor
-    if set(groups) != {"weights", "best", "optimizer"} or not all(groups.values()):
+    if len(groups) != 4 or not all(groups[name] for name in ("weights", "best", "optimizer")):
         raise RunFolderError(
             f"{path} lacks tensors, or holds others",
             expected="a checkpoint as `whichwhen train` writes it",
@@ -97,6 +103,7 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
         history=history,
         best_epoch=best_epoch,
         cpu_seconds=cpu_seconds,
+        facts=more,
         **groups,
     )
 

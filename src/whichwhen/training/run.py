@@ -16,19 +16,20 @@ import torch
 
 from whichwhen import artifacts
 from whichwhen._version import __version__
-from whichwhen.budget import Total
+from whichwhen.budget import default_per_step
 from whichwhen.data import Dataset, load_dataset
 from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation import Evaluation, evaluate
-from whichwhen.evaluation.pacing import answers_to_prices, at_budget
+from whichwhen.evaluation.prices import knows_prices, with_budget
 from whichwhen.files import write_atomically, write_json, write_text
 from whichwhen.menu import Menu
 from whichwhen.model import FORMAT, Model, make_model
 from whichwhen.provenance import Provenance
 from whichwhen.specs import RunSpec
 from whichwhen.training.checkpoints import TrainState, load_checkpoint, save_checkpoint
-from whichwhen.training.loop import fit, gain_of_last_fifth
-from whichwhen.training.others import at_other_budgets, rows_of, write_scores
+from whichwhen.training.epochs import fit, gain_of_last_fifth
+from whichwhen.training.recipe import fit_recipe
+from whichwhen.training.trained import Candidate, Trained
 
 SAMPLES_PER_CLASS = 3
 """Test series of each class whose requests a run keeps one by one."""
@@ -74,8 +75,7 @@ def train(
     if state is not None:
         _check_fits(checkpoint, state, model)
     elif (trained := _trained_before(out, spec)) is not None:  # only what follows the choice is missing
-        model, state = trained
-        return finish(out, model, data, state, 0.0, device)
+        return finish(out, trained, data, 0.0, device)
     before = time.process_time() - began  # what came before training: data, forest
     if not (out / artifacts.SPEC).is_file():
         out.mkdir(parents=True, exist_ok=True)
@@ -90,27 +90,53 @@ def train(
         on_epoch(state)
 
     try:
-        state = fit(model, data, state=state, device=device, on_epoch=after_epoch)
+        trained = fit_model(model, data, state=state, device=device, on_epoch=after_epoch)
     except WhichwhenError:
         if not checkpoint.is_file():  # refused before anything was learned: nothing is left in the way of the next try
             (out / artifacts.SPEC).unlink()
             with suppress(OSError):
                 out.rmdir()
         raise
-    _write_history(out, state)
-    result = finish(out, model, data, state, before, device)
+    _write_history(out, trained.state)
+    result = finish(out, trained, data, before, device)
     checkpoint.unlink(missing_ok=True)
     return result
 
 
-def finish(
-    out: Path, model: Model, data: Dataset, state: TrainState, before: float, device: torch.device | str
-) -> dict[str, Any]:
+def fit_model(
+    model: Model,
+    data: Dataset,
+    *,
+    state: TrainState | None = None,
+    device: torch.device | str = "cpu",
+    on_epoch: Callable[[TrainState], None] = lambda state: None,
+) -> Trained:
+    """Train a model as its spec says, by the recipe or by the paper's epochs, and put it at the budget asked for."""
+    if model.card.spec.training.epochs is None:
+        return fit_recipe(model, data, state=state, device=device, on_epoch=on_epoch)
+    state = fit(model, data, state=state, device=device, on_epoch=on_epoch)
+    own = model.card.spec.budget
+    if own.kind == "total" and knows_prices(model.card, model.policy):
+        policy = with_budget(model, model.policy, own, data.validation, device)
+        card = model.card.model_copy(update={"price": policy.budget.price})  # type: ignore[attr-defined]
+        model = Model(card, policy)
+    return Trained(model, state)
+
+
+def finish(out: Path, trained: Trained, data: Dataset, before: float, device: torch.device | str) -> dict[str, Any]:
     """The choice is made: write the weights, touch the test set, write the rest, ``result.json`` last."""
     began = time.process_time()
+    model, state = trained.model, trained.state
     spec = model.card.spec
     (out / artifacts.RESULT).unlink(missing_ok=True)  # as long as it is not there, the run is not finished
-    model = pace(model, data, device)
+    if trained.candidates:
+        (out / artifacts.CANDIDATES).mkdir(exist_ok=True)
+        for candidate in trained.candidates:
+            if not candidate.kept:
+                artifacts.save_model(
+                    out / artifacts.CANDIDATES / f"{candidate.model.card.acquirer}.safetensors", candidate.model
+                )
+        write_json(out / artifacts.CANDIDATES / artifacts.CHOICE, _choice(trained))
     artifacts.save_model(out / artifacts.WEIGHTS, model)
     validation = evaluate(model.policy, data.validation, data.provenance, device=device)
     tests = {
@@ -118,9 +144,6 @@ def finish(
         for name, part in data.tests.items()
     }
     test = next(iter(tests.values()))
-    others = at_other_budgets(model, data, device)
-    if len(data.tests) > 1 or spec.budget.kind == "total":
-        write_scores(out / artifacts.SCORES, tests, others)
     write_series(out / artifacts.SERIES, test, data.classes)
     write_pattern(out / artifacts.PATTERN, test, model.policy.menu, data.provenance, data.classes)
     write_samples(out / artifacts.SAMPLES, test, model.policy.menu, data.classes)
@@ -132,27 +155,53 @@ def finish(
         "commit": current_commit(),
         "dataset": spec.data.name,
         "acquirer": spec.acquirer.kind,
-        "budget": spec.budget.per_step if spec.acquirer.kind != "complete" and spec.budget.kind == "per-step" else None,
+        "kept": model.card.acquirer,
+        "budget_kind": None if spec.acquirer.kind in ("complete", "none") else spec.budget.kind,
+        "budget": asked_amount(model),
+        "price": model.card.price,
         "epochs": len(state.history),
         "best_epoch": state.best_epoch,
         "gain_of_last_fifth": gain_of_last_fifth(state.history),
         "validation": validation.metrics.to_dict(),
         "test": test.metrics.to_dict(),
         "tests": {name: found.metrics.to_dict() for name, found in tests.items()},
-        "other_budgets": rows_of(others),
+        "candidates": [_candidate_row(candidate, trained, data, test, device) for candidate in trained.candidates],
         "cpu_seconds": round(before + state.cpu_seconds + time.process_time() - began, 2),
     }
     write_json(out / artifacts.RESULT, result)
     return result
 
 
-def pace(model: Model, data: Dataset, device: torch.device | str = "cpu") -> Model:
-    """The model with the price that makes its total budget last, where it has one and its scores answer to prices."""
-    if not (isinstance(model.policy.budget, Total) and answers_to_prices(model)):
-        return model
-    policy = at_budget(model, model.card.spec.budget, data.validation, device)
-    assert isinstance(policy.budget, Total)
-    return Model(model.card.model_copy(update={"price": policy.budget.price}), policy)
+def asked_amount(model: Model) -> float | None:
+    """The budget asked for; None where there is no limit, or nothing to spend."""
+    spec = model.card.spec
+    if spec.acquirer.kind in ("complete", "none"):
+        return None
+    return default_per_step(model.policy.menu) if spec.budget.amount is None else spec.budget.amount
+
+
+def _choice(trained: Trained) -> dict[str, Any]:
+    return {
+        "losses": {candidate.model.card.acquirer: candidate.loss for candidate in trained.candidates},
+        "screened": trained.screened,
+    }
+
+
+def _candidate_row(
+    candidate: Candidate, trained: Trained, data: Dataset, kept: Evaluation, device: torch.device | str
+) -> dict[str, Any]:
+    """What a candidate gives on test, and the difference of the kept one to it, with a standard error over the series."""
+    found = kept if candidate.kept else evaluate(candidate.model.policy, data.test, data.provenance, device=device)
+    difference = (kept.labels == kept.predictions).astype(float) - (found.labels == found.predictions)
+    return {
+        "title": candidate.title,
+        "acquirer": candidate.model.card.acquirer,
+        "kept": candidate.kept,
+        "validation_loss": candidate.loss,
+        "test": found.metrics.to_dict(),
+        "kept_minus_this": float(difference.mean()),
+        "standard_error": float(difference.std() / max(1, len(difference)) ** 0.5),
+    }
 
 
 def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None:
@@ -253,15 +302,28 @@ def _check_out(out: Path, spec: RunSpec, resume: bool) -> None:
         )
 
 
-def _trained_before(out: Path, spec: RunSpec) -> tuple[Model, TrainState] | None:
-    """The chosen model and its history, where training was over and only results got lost."""
+def _trained_before(out: Path, spec: RunSpec) -> Trained | None:
+    """What was trained, where training was over and only results got lost."""
     if not ((out / artifacts.WEIGHTS).is_file() and (out / artifacts.HISTORY).is_file()):
         return None
     model, history = artifacts.load_model(out / artifacts.WEIGHTS), artifacts.load_history(out)
     if model.card.spec != spec:
         return None
     best = max(line["epoch"] for line in history if line["best"])
-    return model, TrainState(history=history, best_epoch=best, cpu_seconds=history[-1]["cpu_seconds"])
+    state = TrainState(history=history, best_epoch=best, cpu_seconds=history[-1]["cpu_seconds"])
+    folder = out / artifacts.CANDIDATES
+    if not (folder / artifacts.CHOICE).is_file():
+        return Trained(model, state)
+    choice = json.loads((folder / artifacts.CHOICE).read_text())
+    candidates = tuple(
+        Candidate(
+            model if kind == model.card.acquirer else artifacts.load_model(folder / f"{kind}.safetensors"),
+            loss,
+            kind == model.card.acquirer,
+        )
+        for kind, loss in choice["losses"].items()
+    )
+    return Trained(model, state, candidates, choice["screened"])
 
 
 def _check_fits(path: Path, state: TrainState, model: Model) -> None:

@@ -14,9 +14,9 @@ from whichwhen.types import Hindsight, Rollout
 
 @dataclass(frozen=True)
 class Priced(Objective):
-    """Another objective, plus price times cost of all that a series asks for: spend where it brings the loss down by more.
+    """Another objective plus the bill: price times cost of all that a series asks for.
 
-    The price is each series' own, as the budget says; the acquirer reads it.
+    The price is each series' own, or its cap's own price where that is higher (:class:`whichwhen.selection.Gate`).
 
     Attributes:
         inner: what it is added to.
@@ -30,12 +30,12 @@ class Priced(Objective):
 
     def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
         """Prediction loss and bill."""
-        selection = record.flat(lambda step: step.selection)
-        assert selection.price is not None, "a budget without prices"
-        relaxed = selection.relaxed
+        relaxed = record.flat(lambda step: step.selection.relaxed)
+        price = record.flat(lambda step: step.selection.price)
+        assert price is not None, "a budget without prices"
         if self.delivered:
             cost = (relaxed * bills_by_row(self.rules, True, record, hindsight)).sum(-1)
         else:
             cost = relaxed @ self.rules.costs.to(relaxed.device)
-        bill = cost * selection.price
+        bill = cost * price
         return self.inner.loss(record, hindsight) + bill.sum() / len(record.lengths)

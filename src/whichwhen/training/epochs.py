@@ -1,4 +1,4 @@
-"""Epochs of gradient steps over the one loop, and the choice of the epoch to keep."""
+"""Training as the paper does it: epochs for one budget, both models together, and the choice of the epoch to keep."""
 
 from __future__ import annotations
 
@@ -18,22 +18,19 @@ from whichwhen import keyed
 from whichwhen.acquirers import RandomMasks
 from whichwhen.afterwards import walk_then_read
 from whichwhen.allocator import keep_freed_memory
-from whichwhen.budget import Budget, RandomPerStep, RandomPrice, Total, Unlimited
+from whichwhen.budget import Unlimited
 from whichwhen.data.rows import count_classes
 from whichwhen.data.store import Dataset, SeriesSet
 from whichwhen.errors import SpecError, TrainingError
 from whichwhen.evaluation import Metrics, evaluate
-from whichwhen.evaluation.pacing import DEFAULT_PRICES
 from whichwhen.model import Model
 from whichwhen.noise import Generator, NoisePool
 from whichwhen.selection import HardTopK, make_selector
 from whichwhen.specs import TrainingSpec
-from whichwhen.training.augment import augmented
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
+from whichwhen.training.class_weights import class_weights
 from whichwhen.training.detached import roll_out_branching, roll_out_detached
-from whichwhen.training.exploring import Exploring
 from whichwhen.training.objectives import EndToEnd, Objective, make_objective
-from whichwhen.training.sharpened import Sharpened
 from whichwhen.types import Batch, Rollout
 
 
@@ -46,7 +43,7 @@ class EpochRecord:
         objective: what was minimised, over the training series.
         loss, accuracy: of the last prediction, over the training series as they were seen in training (noisy selection,
             dropout, weights that move).
-        validation_loss, validation_accuracy: with hard selection, after the epoch; under a range of budgets, if trained so.
+        validation_loss, validation_accuracy: with hard selection, after the epoch.
         learning_rate: at the epoch's end, the predictor's.
         best: whether this epoch is the best so far; always, where a price is paid: loss and bill are not one number there.
         cpu_seconds: from the start of training to the end of this epoch.
@@ -91,9 +88,10 @@ def fit(
     settings = model.card.spec.training
     if settings.choose_by == "auroc" and len(data.classes) > 2:
         raise SpecError("choose-by auroc for more than two classes", expected="two", do="use --choose-by accuracy or loss")
-    objective = objective or make_objective(model.card.spec, model.policy)
+    priced = model.card.spec.budget.price is not None
+    objective = objective or make_objective(model.card.spec, model.policy, priced)
     warm_up = warm_up_loop(model)
-    judged = replace(model.policy, budget=training_budget(model))
+    epochs = settings.epochs or 0
     for module in model.modules().values():
         module.to(device)
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
@@ -107,13 +105,13 @@ def fit(
 
     even = not settings.level_gain or settings.class_weight == "balanced"  # balanced, a good model may be below a guess
     guess = 0.0 if even else largest_share(data.validation, len(data.classes))
-    while len(state.history) < settings.epochs and not _is_over(state, settings, guess):
+    while len(state.history) < epochs and not _is_over(state, settings, guess):
         epoch = len(state.history) + 1
         warming = epoch <= settings.warm_up
-        plays = warm_up if warming else training_loop(model, objective, sharpness(settings, epoch))
+        plays = warm_up if warming else training_loop(model, objective)
         minimises = EndToEnd(settings.step_loss) if warming else objective
         minimised, loss, accuracy = _run_epoch(model, plays, data, minimises, optimizer, parameters, epoch, device)
-        scores = evaluate(judged, data.validation, device=device, loop=walk_then_read).metrics
+        scores = evaluate(model.policy, data.validation, device=device, loop=walk_then_read).metrics
         _check_finite(scores.loss, epoch)
         state.cpu_seconds = spent_before + time.process_time() - started
         record = EpochRecord(
@@ -124,7 +122,7 @@ def fit(
             validation_loss=scores.loss,
             validation_accuracy=scores.accuracy,
             learning_rate=optimizer.param_groups[-1]["lr"],
-            best=model.card.spec.budget.priced or _better(scores, state, settings),
+            best=priced or _better(scores, state, settings),
             cpu_seconds=round(state.cpu_seconds, 3),
             validation_auroc=scores.auroc,
         )
@@ -141,33 +139,16 @@ def fit(
 
 
 def make_optimizer(model: Model) -> torch.optim.Optimizer:
-    """AdamW over all that learns, the acquirer at its own rate."""
+    """AdamW over all that learns."""
     settings = model.card.spec.training
-    shares = {"acquirer": settings.acquirer_rate, "predictor": 1.0}
-    groups = [
-        {"params": parameters, "share": share}
-        for name, share in shares.items()
-        if (parameters := [p for p in model.modules()[name].parameters() if p.requires_grad])
-    ]
-    if settings.acquirer_rate == 1:  # one group: one call for all of them
-        groups = [{"params": [p for group in groups for p in group["params"]], "share": 1.0}]  # type: ignore[attr-defined]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
+    return torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
 
 
-def training_loop(
-    model: Model, objective: Objective | None = None, sharpness: float = 1.0
-) -> Callable[[Batch, Generator], Rollout]:
-    """The loop as training runs it: what learns selects with noise and a gradient, what doesn't as in evaluation.
-
-    Scores are multiplied by ``sharpness``, against which the noise counts less; those in nats are left alone.
-    """
+def training_loop(model: Model, objective: Objective | None = None) -> Callable[[Batch, Generator], Rollout]:
+    """The loop as training runs it: what learns selects with noise and a gradient, what doesn't as in evaluation."""
     spec, policy = model.card.spec, model.policy
-    if sharpness != 1 and policy.acquirer.learns and policy.acquirer.unit == "logits":
-        policy = replace(policy, acquirer=Sharpened(policy.acquirer, sharpness))
-    if spec.training.explore and policy.acquirer.learns:
-        policy = replace(policy, acquirer=Exploring(policy.acquirer, spec.training.explore, spec.seed))
     policy = policy.with_selector(make_selector(spec.selector) if policy.acquirer.learns else HardTopK())
-    policy = replace(policy, budget=training_budget(model))
     if objective is not None and objective.branches:
         return partial(roll_out_branching, policy)
     full = spec.training.gradient == "full" and policy.acquirer.learns
@@ -189,45 +170,10 @@ def gain_of_last_fifth(history: Sequence[Mapping[str, Any]]) -> float:
     return max(accuracies) - max(accuracies[:before])
 
 
-def training_budget(model: Model) -> Budget:
-    """What the model learns to live on and is chosen by: its own budget, or a range of them."""
-    spec = model.card.spec
-    if spec.acquirer.kind == "complete":
-        return model.policy.budget
-    if spec.budget.train_range is not None:
-        low, high = spec.budget.train_range
-    elif spec.budget.priced and spec.budget.kind == "total":  # the price is yet to be found
-        low, high = DEFAULT_PRICES
-    else:
-        return model.policy.budget
-    budget: Budget
-    if spec.budget.priced:
-        budget = RandomPrice(low, high, spec.seed, math.inf if spec.budget.cap is None else spec.budget.cap)
-    elif isinstance(own := model.policy.budget, Total):
-        budget = own.drawn(low, high, spec.seed)
-    else:
-        budget = RandomPerStep(int(low), int(high), spec.seed, spec.budget.train_draw == "even")
-    budget.check(model.policy.menu)
-    return budget
-
-
-def class_weights(series: SeriesSet, n_classes: int) -> Tensor:
-    """``[C]``: one over each class's share, so that all count the same and the mean weight is 1."""
-    labels = series.labels if series.step_labels is None else series.step_labels
-    counts = count_classes(labels, n_classes)
-    return torch.from_numpy(len(labels) / (n_classes * np.maximum(counts, 1))).float()
-
-
 def largest_share(series: SeriesSet, n_classes: int) -> float:
     """Of the most frequent class: the accuracy of naming nothing else."""
     labels = series.labels if series.step_labels is None else series.step_labels
     return float(count_classes(labels, n_classes).max() / len(labels))
-
-
-def sharpness(settings: TrainingSpec, epoch: int) -> float:
-    """What scores are multiplied by in an epoch: from 1 in the first after the warm-up to ``sharpen`` in the last."""
-    rounds = settings.epochs - settings.warm_up - 1
-    return float(settings.sharpen ** ((epoch - settings.warm_up - 1) / rounds)) if rounds else settings.sharpen
 
 
 def learning_rate(settings: TrainingSpec, progress: float) -> float:
@@ -261,7 +207,7 @@ def _run_epoch(
         torch.manual_seed(keyed.stream_seed(spec.seed, "dropout", epoch))
         for i, batch in enumerate(batches):
             rows = batch[np.argsort(-data.train.lengths[batch], kind="stable")]  # as the loop wants them
-            known = augmented(replace(data.train.hindsight(rows, device, salt=epoch), class_weights=balance), settings)
+            known = replace(data.train.hindsight(rows, device, salt=epoch), class_weights=balance)
             record = run(known.batch, noise)
             loss = objective.loss(record, known)
             value = float(loss.detach())
@@ -271,9 +217,9 @@ def _run_epoch(
             loss.backward()  # type: ignore[no-untyped-call]
             if settings.clip:
                 nn.utils.clip_grad_norm_(parameters, settings.clip)
-            rate = learning_rate(settings, (epoch - 1 + i / len(batches)) / settings.epochs)
+            rate = learning_rate(settings, (epoch - 1 + i / len(batches)) / (settings.epochs or epoch))
             for group in optimizer.param_groups:
-                group["lr"] = rate * group["share"]
+                group["lr"] = rate
             optimizer.step()
             with torch.no_grad():
                 final = record.final_logits

@@ -1,0 +1,573 @@
+"""The recipe: warm-up, joint phase, settling; one for all data, in optimiser steps.
+
+1. *Warm-up*: the predictor learns on random requests of all sizes.
+2. *Joint*: acquirer and predictor learn together. Each series draws a price, half of them a cap, and pays its bill; a quarter
+   of the series ask at random and pay none.
+3. *Settling*: the acquirer is frozen, its requests are computed once for a range of budgets, and the predictor learns on them,
+   half of the time at the budget asked for.
+
+Fixed rules skip the joint phase and settle on their own requests for as many steps. For ``learned`` the best fixed rule, found
+with the warmed-up predictor, is settled too, and the one with the lower validation loss is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from whichwhen import keyed
+from whichwhen.acquirers import RoundRobinAcquirer, WithOwnPredictor
+from whichwhen.afterwards import read_requests, walk_then_read
+from whichwhen.allocator import keep_freed_memory
+from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, default_per_step
+from whichwhen.data.store import Dataset
+from whichwhen.errors import TrainingError
+from whichwhen.evaluation import Evaluation, Metrics, evaluate
+from whichwhen.evaluation.prices import knows_prices, with_budget
+from whichwhen.model import Model, blank_model, fit_rule, importance_of
+from whichwhen.noise import NoisePool
+from whichwhen.rollout import Policy
+from whichwhen.selection import Gate
+from whichwhen.specs import RULES, AcquirerKind
+from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
+from whichwhen.training.class_weights import class_weights
+from whichwhen.training.detached import roll_out_branching, roll_out_detached
+from whichwhen.training.objectives import EndToEnd, make_objective
+from whichwhen.training.requests import Requests, collect, mixture, random_requests
+from whichwhen.training.trained import Candidate, Trained
+from whichwhen.types import Hindsight, Rows
+
+WARM_UP, JOINT, SETTLE = 900, 1500, 2400
+"""Optimiser steps of the phases, for up to ``MANY`` series."""
+MANY = 3000
+"""Training series from which on the steps grow, with the square root of their number."""
+ACQUIRER_RATE = 0.3
+"""The acquirer's learning rate, as a multiple of the predictor's."""
+EXPLORE = 0.25
+"""Share of the series that ask at random in the joint phase."""
+LARGEST_SHARE = 0.5
+"""Of the orders, what those series ask for at most."""
+CHEAPEST, DEAREST = 3e-5, 1.0
+"""The range of prices, in units of the price at which one order per step costs all there is to gain."""
+LEAST_GAIN = 0.1
+"""Nats: what there is to gain counts as at least this much."""
+CAPPED = 0.5
+"""Share of the series with a cap in the joint phase."""
+TYPICAL_CAPS = (1, 2, 3, 5, 8)
+"""Caps that settling includes, in typical orders."""
+SETTLE_PRICES = 5
+"""Prices that settling includes."""
+ASKED = 0.5
+"""Share of settling at the budget asked for."""
+CLIP, WEIGHT_DECAY = 1.0, 1e-4
+RANDOM_SETS = 8
+"""Draws of random requests that a random acquirer's predictor learns on."""
+ROUND = 200
+"""Optimiser steps between two lines of the history and two checkpoints."""
+TURNS = (1, 1.5, 2, 3, 4, 5, 8, 12)
+"""Sizes of round robins that are tried, as multiples of what the budget buys."""
+MEAN_COSTS = (0.5, 1.0, 2.0)
+"""Mean costs that settling a rule includes, in typical orders."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of training: ``steps`` optimiser steps, of which the first is number ``start`` of all."""
+
+    name: str
+    start: int
+    steps: int
+
+
+def fit_recipe(
+    model: Model,
+    data: Dataset,
+    *,
+    state: TrainState | None = None,
+    device: torch.device | str = "cpu",
+    on_epoch: Callable[[TrainState], None] = lambda state: None,
+) -> Trained:
+    """Train a model by the recipe. The test split is not touched.
+
+    The randomness of each round of steps is drawn from (seed, phase, round): with the ``state`` of an earlier sitting, training
+    goes on to the same weights as without the break.
+
+    Args:
+        model: untrained; its card's spec says what to train for.
+        data: the training split to learn from, the validation split to choose by.
+        state: where an earlier sitting stopped.
+        device: where to compute.
+        on_epoch: called after each round, for checkpoints and progress.
+    """
+    keep_freed_memory()
+    return _Recipe(model, data, state or TrainState(), device, on_epoch).run()
+
+
+def rounds_of(model: Model, n_series: int) -> int:
+    """How many rounds the recipe takes, for progress."""
+    return sum(math.ceil(phase.steps / ROUND) for phase in phases_of(model, n_series))
+
+
+def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
+    """The phases of a model's acquirer, for so many training series."""
+    factor = model.card.spec.training.steps_factor * math.sqrt(max(1.0, n_series / MANY))
+    warm, joint, settle = (max(1, round(steps * factor)) for steps in (WARM_UP, JOINT, SETTLE))
+    first = Phase("warm-up", 0, warm)
+    kind = model.card.spec.acquirer.kind
+    if not model.policy.acquirer.learns:
+        return (first, Phase("settle", warm, joint + settle))
+    learning = (first, Phase("joint", warm, joint), Phase("settle", warm + joint, settle))
+    return (*learning, Phase("rule", warm, joint + settle)) if kind == "learned" else learning
+
+
+class _Recipe:
+    """Where a run of the recipe stands."""
+
+    def __init__(
+        self,
+        model: Model,
+        data: Dataset,
+        state: TrainState,
+        device: torch.device | str,
+        on_epoch: Callable[[TrainState], None],
+    ) -> None:
+        self.model, self.data, self.state, self.device, self.on_epoch = model, data, state, device, on_epoch
+        self.spec = model.card.spec
+        self.phases = phases_of(model, len(data.train))
+        self.total = self.phases[0].steps + max(sum(p.steps for p in self.phases[1:3]), self.phases[-1].steps)
+        self.began = time.process_time() - state.cpu_seconds
+        self.facts = state.facts
+        balanced = self.spec.training.class_weight == "balanced"
+        self.balance = class_weights(data.train, len(data.classes)).to(device) if balanced else None
+        for module in model.modules().values():
+            module.to(device)
+        costs = np.array([order.cost for order in model.policy.menu.orders if order.cost > 0])
+        self.typical, self.everything = float(np.median(costs)) if len(costs) else 1.0, float(costs.sum())
+        self.rule: Model | None = None
+        self.optimizer = self._optimizer(model)
+
+    # ---- the course of it ---------------------------------------------------------------------------------------------------
+    def run(self) -> Trained:
+        """All phases, from where an earlier sitting stopped."""
+        if self.state.history:
+            self._restore()
+        for i, phase in enumerate(self.phases):
+            if i < self.facts.get("phase", 0):
+                continue
+            done = self.facts.get("rounds", 0) if i == self.facts.get("phase", 0) else 0
+            self._begin(phase, done)
+            for number in range(done, math.ceil(phase.steps / ROUND)):
+                self._round(phase, i, number)
+        return self._choose()
+
+    def _begin(self, phase: Phase, done: int) -> None:
+        """What has to be there before a phase goes on."""
+        if phase.name == "joint" and not done:
+            self._start_joint()
+        if phase.name == "settle":
+            self._start_settling(done)
+        if phase.name == "rule":
+            self._start_rule(done)
+
+    def _start_joint(self) -> None:
+        """After the warm-up: the range of prices, the best fixed rule, where the acquirer starts."""
+        self.facts["prices"] = low, high = self._price_range()
+        if self.spec.acquirer.kind == "learned":
+            self.state.extra |= {f"warm/{name}": tensor for name, tensor in _copy(self._predictor().state_dict()).items()}
+            self._screen_rules()
+        acquirer: Any = self.model.policy.acquirer
+        if acquirer.unit == "log-worth":
+            acquirer.start_at((math.log(low) + math.log(high)) / 2 + math.log(self.typical))
+
+    def _start_settling(self, done: int) -> None:
+        """The acquirer is frozen; its requests are computed once."""
+        if self.spec.acquirer.kind == "round-robin":
+            if not done:
+                self._choose_turns(self.model)
+            policy = with_budget(self.model, self.model.policy, self.spec.budget, self.data.validation, self.device)
+            self.model = Model(self.model.card, policy)
+        model = self._with_prices(self.model)
+        self.model = model
+        model.policy.acquirer.requires_grad_(False)
+        self.optimizer = self._optimizer(model, self.optimizer)
+        self.sets, self.shown = self._request_sets(model)
+
+    def _start_rule(self, done: int) -> None:
+        """The best fixed rule settles from where the warm-up ended."""
+        self.rule = self._make_rule(self.facts["rule"])
+        if not done:
+            self.state.extra |= {f"network/{name}": tensor for name, tensor in _copy(self._predictor().state_dict()).items()}
+            self.rule.policy.predictor.load_state_dict(_named(self.state.extra, "warm"))
+            self.optimizer = self._optimizer(self.rule)
+        else:
+            self.rule.policy.predictor.load_state_dict(self._predictor().state_dict())
+            fresh = self._optimizer(self.rule)
+            load_optimizer_tensors(fresh, self.state.optimizer)
+            self.optimizer = fresh
+        self.sets, self.shown = self._request_sets(self.rule)
+
+    def _restore(self) -> None:
+        """From a checkpoint."""
+        self.model.load_tensors(self.state.weights)
+        phase = self.phases[self.facts["phase"]]
+        if phase.name in ("settle", "rule") and self.model.policy.acquirer.learns:
+            self.model = self._with_prices(self.model)
+            self.model.policy.acquirer.requires_grad_(False)
+            self.optimizer = self._optimizer(self.model)
+        if phase.name != "rule":
+            load_optimizer_tensors(self.optimizer, self.state.optimizer)
+
+    def _round(self, phase: Phase, index: int, number: int) -> None:
+        """So many steps, a look at validation, a checkpoint."""
+        first = number * ROUND
+        steps = range(first, min(first + ROUND, phase.steps))
+        learner = self.rule if phase.name == "rule" else self.model
+        assert learner is not None
+        for module in learner.modules().values():
+            module.train()
+        step = {"warm-up": self._warm_up_step, "joint": self._joint_step}.get(phase.name, self._settling_step)
+        place = (self.spec.seed, phase.name, number)
+        self.noise = NoisePool(keyed.stream_seed(*place, "noise"), 1 << 22)
+        self.rng = np.random.default_rng(keyed.stream_seed(*place, "rows"))
+        self.draws = torch.Generator().manual_seed(keyed.stream_seed(*place, "draws"))
+        totals = np.zeros(3)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(keyed.stream_seed(*place, "dropout"))
+            for number_of_step, (rows, salt) in zip(steps, self._batches(phase, steps), strict=True):
+                loss, record, known = step(learner, rows, salt)
+                self._descend(learner, loss, phase.start + number_of_step)
+                totals += self._tally(loss, record, known)
+        means = totals / len(steps)
+        self._record(phase, index, number, steps.stop, means, learner)
+
+    def _descend(self, learner: Model, loss: Tensor, at: int) -> None:
+        """One optimiser step under one cosine over all phases."""
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise TrainingError(f"the loss became {value} at step {at}", do="lower --learning-rate")
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups for p in group["params"]], CLIP)
+        rate = self.spec.training.learning_rate * 0.5 * (1 + math.cos(math.pi * at / self.total))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        self.optimizer.step()
+
+    def _record(self, phase: Phase, index: int, number: int, step: int, means: np.ndarray, learner: Model) -> None:
+        """A line of the history, and the state to go on from."""
+        scores = self._validate(phase, learner)
+        if not math.isfinite(scores.loss):
+            raise TrainingError(f"the validation loss became {scores.loss}", do="lower --learning-rate")
+        state = self.state
+        state.cpu_seconds = time.process_time() - self.began
+        state.history.append(
+            {
+                "epoch": len(state.history) + 1,
+                "phase": phase.name,
+                "step": step,
+                "objective": float(means[0]),
+                "loss": float(means[1]),
+                "accuracy": float(means[2]),
+                "validation_loss": scores.loss,
+                "validation_accuracy": scores.accuracy,
+                "validation_auroc": scores.auroc,
+                "learning_rate": self.optimizer.param_groups[-1]["lr"],
+                "best": True,
+                "cpu_seconds": round(state.cpu_seconds, 3),
+            }
+        )
+        self.facts |= {"phase": index, "rounds": number + 1}
+        tensors = dict(self.model.tensors())
+        if phase.name == "rule":
+            tensors |= {f"predictor.{name}": tensor for name, tensor in learner.policy.predictor.state_dict().items()}
+        state.weights = state.best = _copy(tensors)
+        state.best_epoch = len(state.history)
+        state.optimizer = _copy(optimizer_tensors(self.optimizer))
+        self.on_epoch(state)
+
+    # ---- steps --------------------------------------------------------------------------------------------------------------
+    def _warm_up_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
+        known = self._known(rows, salt)
+        requests = random_requests(len(rows), known.batch.steps, self._orders, generator=self.draws)
+        return self._read(learner, known, requests)
+
+    def _settling_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
+        known = self._known(rows, salt)
+        return self._read(learner, known, mixture(self.sets, self.shown, self.rng, rows))
+
+    def _read(self, learner: Model, known: Hindsight, requests: Tensor) -> tuple[Tensor, Rows, Hindsight]:
+        """The prediction loss on given requests; what must be asked is."""
+        rules = learner.policy.rules.to(known.batch.values.device)
+        record = read_requests(learner.policy.predictor, rules, known.batch, rules.with_mandatory(requests.to(self.device)))
+        return EndToEnd(self.spec.training.step_loss).loss(record, known), record, known
+
+    def _joint_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
+        explores = self.rng.random(len(rows)) < EXPLORE
+        if explores.all():
+            explores[0] = False
+        acquirer: Any = learner.policy.acquirer
+        if isinstance(acquirer, WithOwnPredictor):
+            acquirer.follow(learner.policy.predictor)
+        policy = replace(learner.policy, budget=self._training_budget(), selector=Gate())
+        objective = make_objective(self.spec, policy, priced=True)
+        known = self._known(rows[~explores], salt)
+        walk = roll_out_branching if objective.branches else roll_out_detached
+        record = walk(policy, known.batch, self.noise)
+        loss = objective.loss(record, known)
+        share = float(explores.mean())
+        if share:
+            others = self._known(rows[explores], salt)
+            requests = random_requests(len(others.labels), others.batch.steps, self._orders, LARGEST_SHARE, self.draws)
+            loss = (1 - share) * loss + share * self._read(learner, others, requests)[0]
+        return loss, record, known
+
+    def _known(self, rows: np.ndarray, salt: int) -> Hindsight:
+        return replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
+
+    def _batches(self, phase: Phase, steps: range) -> Iterator[tuple[np.ndarray, int]]:
+        """Rows of each batch, longest series first, and the number of the pass over the data."""
+        count = len(self.data.train)
+        size = min(self.spec.training.batch_size, count)
+        per_pass = count // size
+        order, known = np.arange(0), -1
+        for step in steps:
+            number = step // per_pass
+            if number != known:
+                seed = keyed.stream_seed(self.spec.seed, "shuffle", phase.name, number)
+                order, known = np.random.default_rng(seed).permutation(count), number
+            rows = order[(step % per_pass) * size :][:size]
+            yield rows[np.argsort(-self.data.train.lengths[rows], kind="stable")], phase.start + number
+
+    def _tally(self, loss: Tensor, record: Rows, known: Hindsight) -> np.ndarray:
+        with torch.no_grad():
+            final = record.final_logits
+            right = (final.argmax(-1) == known.labels).float().mean()
+            return np.array([float(loss), float(F.cross_entropy(final, known.labels)), float(right)])
+
+    # ---- budgets and prices -------------------------------------------------------------------------------------------------
+    def _price_range(self) -> tuple[float, float]:
+        """The prices of training, from what the warmed-up predictor gains from everything on validation."""
+        policy = replace(self.model.policy, budget=Unlimited())
+        losses = [
+            evaluate(
+                replace(policy, acquirer=acquirer), self.data.validation, device=self.device, loop=walk_then_read
+            ).metrics.loss
+            for acquirer in (self._fixed("none"), self._fixed("complete"))
+        ]
+        gain = max(LEAST_GAIN, losses[0] - losses[1])
+        mean_order = self.everything / max(1, sum(order.cost > 0 for order in self.model.policy.menu.orders))
+        unit = gain / float(self.data.train.lengths.mean()) / mean_order
+        return CHEAPEST * unit, DEAREST * unit
+
+    def _training_budget(self) -> Budget:
+        low, high = self.facts["prices"]
+        asked = self.spec.budget.per_step or 0.0
+        largest = max(8 * self.typical, 2 * asked)
+        return RandomPrice(low, high, min(largest, self.everything), CAPPED, self.spec.seed)
+
+    def _with_prices(self, model: Model) -> Model:
+        """The same model; its card holds the prices of training, its budget goes with them."""
+        if not knows_prices(model.card, model.policy):
+            return model
+        card = model.card.model_copy(update={"prices": tuple(self.facts["prices"])})
+        policy = with_budget(Model(card, model.policy), model.policy, self.spec.budget, self.data.validation, self.device)
+        found = getattr(policy.budget, "price", None)
+        return Model(card.model_copy(update={"price": found}), policy)
+
+    def _request_sets(self, model: Model) -> tuple[list[Requests], float]:
+        """Requests of the training series at the budget asked for and at others, and the share of the first."""
+        policy, train = model.policy, self.data.train
+        asked = collect(policy, train, self.device)
+        kind = model.card.acquirer
+        if kind == "random":
+            more = [collect(policy, train, self.device, salt=salt) for salt in range(1, RANDOM_SETS)]
+            return [asked, *more], 0.0
+        if self.spec.acquirer.kind in (*RULES, "complete", "oracle") or kind == "none":
+            return [asked], 1.0
+        caps = sorted({min(cap * self.typical, self.everything) for cap in TYPICAL_CAPS})
+        caps = [cap for cap in caps if self._payable(cap)]
+        if knows_prices(model.card, policy):
+            low, high = model.card.prices or (1.0, 1.0)
+            budgets: list[Budget] = [Price(low, cap) for cap in caps]
+            budgets += [Price(float(price)) for price in np.geomspace(low, high, SETTLE_PRICES)]
+            others = [replace(policy, budget=budget) for budget in budgets]
+        else:
+            others = [_rule_at(policy, cap, PerStep(cap)) for cap in caps]
+            rates = [rate for share in MEAN_COSTS if self._payable(rate := share * self.typical, mean=True)]
+            others += [_rule_at(policy, rate, MeanCost(rate)) for rate in rates]
+        return [asked, *(collect(other, train, self.device) for other in others)], ASKED
+
+    def _payable(self, amount: float, mean: bool = False) -> bool:
+        """Whether a cap, or a mean cost, makes sense for the menu."""
+        mandatory = sum(order.cost for order in self.model.policy.menu.orders if order.mandatory)
+        return amount <= self.everything and (mean or amount >= mandatory)
+
+    # ---- rules --------------------------------------------------------------------------------------------------------------
+    def _fixed(self, kind: AcquirerKind) -> Any:
+        return self._blank(kind).policy.acquirer.to(self.device)
+
+    def _blank(self, kind: AcquirerKind) -> Model:
+        model = blank_model(self.model.card.model_copy(update={"kept": kind, "prices": None, "price": None}))
+        for module in model.modules().values():
+            module.to(self.device)
+        return model
+
+    def _screen_rules(self) -> None:
+        """The fixed rule with the lowest validation loss under the warmed-up predictor, and a round robin for each budget."""
+        importance = importance_of(self.model, self.data)
+        self.state.extra["importance"] = torch.from_numpy(importance)
+        losses: dict[AcquirerKind, float] = {}
+        turns: dict[int, float] = {}
+        for kind in RULES:
+            rule = self._blank(kind)
+            fit_rule(rule, self.data, importance)
+            if kind == "round-robin":
+                turns = self._choose_turns(rule)
+                losses[kind] = min(turns.values())
+            else:
+                losses[kind] = self._validation_loss(self._asked(rule, rule.policy))
+        best = min(RULES, key=lambda kind: losses[kind])
+        self.facts |= {"rule": best, "screened": losses | {f"round robin of {n}": loss for n, loss in turns.items()}}
+
+    def _choose_turns(self, rule: Model) -> dict[int, float]:
+        """Choose n for the budget asked for and for others with the warmed-up predictor; the losses of the former, by n."""
+        acquirer, n_orders = rule.policy.acquirer, self._orders
+        assert isinstance(acquirer, RoundRobinAcquirer)
+        asked = self._amount_asked()
+        sizes: dict[float, int] = {}
+        losses: dict[int, float] = {}
+        for amount in dict.fromkeys((asked, *(cap * self.typical for cap in TYPICAL_CAPS))):
+            if amount != asked and not self._payable(amount):
+                continue
+            buys = max(1, int(amount / self.typical + 1e-6))
+            found: dict[int, float] = {}
+            for size in sorted({min(round(buys * turn), n_orders) for turn in TURNS}):
+                acquirer.choose({amount: size})
+                policy = rule.policy if amount == asked else _rule_at(rule.policy, amount, PerStep(amount))
+                found[size] = self._validation_loss(self._asked(rule, policy) if amount == asked else self._warmed(policy))
+            sizes[amount] = min(found, key=lambda size: found[size])
+            losses = losses or found
+        acquirer.choose(sizes)
+        self.facts["turns"] = [[amount, size] for amount, size in sizes.items()]
+        return losses
+
+    def _warmed(self, policy: Policy) -> Policy:
+        return replace(policy, predictor=self.model.policy.predictor)
+
+    def _asked(self, model: Model, policy: Policy) -> Policy:
+        """A fixed rule at the budget asked for, with the warmed-up predictor."""
+        return with_budget(model, self._warmed(policy), self.spec.budget, self.data.validation, self.device)
+
+    def _make_rule(self, kind: AcquirerKind) -> Model:
+        """A fixed rule, ranked and at the budget asked for, with a predictor of its own."""
+        rule = self._blank(kind)
+        fit_rule(rule, self.data, self.state.extra["importance"].numpy())
+        acquirer = rule.policy.acquirer
+        if isinstance(acquirer, RoundRobinAcquirer):
+            acquirer.choose({float(amount): int(size) for amount, size in self.facts["turns"]})
+        policy = with_budget(rule, rule.policy, self.spec.budget, self.data.validation, self.device)
+        rate = policy.budget.rate if isinstance(policy.budget, MeanCost) else None
+        return Model(rule.card.model_copy(update={"price": rate}), policy)
+
+    def _amount_asked(self) -> float:
+        """The budget asked for as an amount per step."""
+        own, menu = self.spec.budget, self.model.policy.menu
+        if own.mean_cost is not None:
+            return own.mean_cost
+        if own.total is not None:
+            return own.total / self.data.horizon
+        return default_per_step(menu) if own.per_step is None else own.per_step
+
+    def _validation_loss(self, policy: Policy) -> float:
+        """With the bill, where the price is the user's."""
+        found = evaluate(policy, self.data.validation, device=self.device, loop=walk_then_read)
+        return float(paired_losses(found, self._charge()).mean())
+
+    def _charge(self) -> float:
+        """What a unit of cost is charged at in comparisons: the price, or that which gives the mean cost; 0 under a cap."""
+        own = self.spec.budget
+        found = self.model.card.price if own.mean_cost is not None else own.price
+        return found or 0.0
+
+    # ---- choice -------------------------------------------------------------------------------------------------------------
+    def _choose(self) -> Trained:
+        """The network or the rule, by their validation losses at the budget asked for."""
+        if self.rule is None:
+            model = self.model
+            for module in model.modules().values():
+                module.eval()
+            return Trained(model, self.state)
+        network = self.model
+        network.policy.predictor.load_state_dict(_named(self.state.extra, "network"))
+        network = Model(network.card.model_copy(update={"kept": "learned-only"}), network.policy)
+        models = {"learned-only": network, self.facts["rule"]: self.rule}
+        losses = {}
+        for name, model in models.items():
+            for module in model.modules().values():
+                module.eval()
+            losses[name] = self._validation_loss(model.policy)
+        kept = "learned-only" if losses["learned-only"] < losses[self.facts["rule"]] else self.facts["rule"]
+        candidates = tuple(Candidate(model, losses[name], name == kept) for name, model in models.items())
+        return Trained(models[kept], self.state, candidates, dict(self.facts["screened"]))
+
+    # ---- small things -------------------------------------------------------------------------------------------------------
+    @property
+    def _orders(self) -> int:
+        return len(self.model.policy.menu.orders)
+
+    def _predictor(self) -> nn.Module:
+        return self.model.policy.predictor
+
+    def _validate(self, phase: Phase, learner: Model) -> Metrics:
+        """With everything in the warm-up; while the acquirer learns under the cap asked for, or none; then as asked."""
+        policy = learner.policy
+        if phase.name == "warm-up":
+            policy = replace(policy, acquirer=self._fixed("complete"), budget=Unlimited())
+        elif phase.name == "joint":
+            low, _ = self.facts["prices"]
+            cap = self._amount_asked()
+            policy = replace(
+                policy,
+                budget=Price(self.spec.budget.price or low, cap if self._payable(cap) and cap >= self.typical else math.inf),
+            )
+        return evaluate(policy, self.data.validation, device=self.device, loop=walk_then_read).metrics
+
+    def _optimizer(self, model: Model, before: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
+        """AdamW; the acquirer at its own rate and without weight decay. What was learned ``before`` about moments stays."""
+        groups = [{"params": list(model.policy.predictor.parameters()), "share": 1.0, "weight_decay": WEIGHT_DECAY}]
+        moving = [p for p in model.policy.acquirer.parameters() if p.requires_grad]
+        if moving:
+            groups.append({"params": moving, "share": ACQUIRER_RATE, "weight_decay": 0.0})
+        optimizer = torch.optim.AdamW(groups, lr=self.spec.training.learning_rate, fused=True)
+        if before is not None:
+            kept = {p: before.state[p] for group in groups[:1] for p in group["params"] if p in before.state}  # type: ignore[union-attr]
+            optimizer.state.update(kept)
+        return optimizer
+
+
+def paired_losses(found: Evaluation, price: float) -> np.ndarray:
+    """``[N]``: the loss of each series plus price times cost."""
+    return found.losses + price * found.cost
+
+
+def _rule_at(policy: Policy, amount: float, budget: Budget) -> Policy:
+    acquirer = policy.acquirer
+    return replace(
+        policy, budget=budget, acquirer=acquirer.at(amount) if isinstance(acquirer, RoundRobinAcquirer) else acquirer
+    )
+
+
+def _copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def _named(tensors: dict[str, Tensor], group: str) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{group}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{group}/")}

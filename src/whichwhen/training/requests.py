@@ -1,0 +1,93 @@
+"""Requests of a frozen policy, computed once and kept as bits: what settling trains on."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from whichwhen.afterwards import Unread
+from whichwhen.data.store import SeriesSet
+from whichwhen.rollout import Policy, inference, roll_out
+from whichwhen.selection import HardTopK
+
+_IN_MEMORY = 1 << 27
+"""Bytes up to which requests are kept in memory, 128 MB; more go to a temporary file."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What a policy asks for in each of N series.
+
+    Attributes:
+        bits: ``[sum of lengths, ceil(K / 8)]``, a row per step, series after series.
+        offsets: ``[N + 1]``, where each series begins.
+        n_orders: K.
+        cost: what is asked for, in cost per step.
+    """
+
+    bits: np.ndarray
+    offsets: np.ndarray
+    n_orders: int
+    cost: float
+
+    def take(self, rows: np.ndarray) -> Float[Tensor, "B T K"]:
+        """The requests of some series, 0 after the end of each."""
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
+        at = np.arange(int(lengths.max()))
+        lines = self.offsets[rows][:, None] + np.minimum(at, lengths[:, None] - 1)
+        asked = np.unpackbits(self.bits[lines], axis=-1, count=self.n_orders)
+        asked[at >= lengths[:, None]] = 0
+        return torch.from_numpy(asked.astype(np.float32))
+
+
+def collect(
+    policy: Policy, series: SeriesSet, device: torch.device | str = "cpu", salt: int | None = None, batch_size: int = 512
+) -> Requests:
+    """Let a policy ask its way through all series, with hard selection and, where it can do without, no predictor."""
+    reader = policy.predictor if policy.acquirer.reads_context else Unread(policy.predictor)
+    policy = replace(policy, predictor=reader, selector=HardTopK())
+    n_orders = len(policy.menu.orders)
+    shape = int(series.offsets[-1] - series.offsets[0]), (n_orders + 7) // 8
+    bits = np.zeros(shape, np.uint8) if shape[0] * shape[1] <= _IN_MEMORY else _on_disk(shape)
+    offsets = series.offsets - series.offsets[0]
+    cost, by_length = 0.0, np.argsort(-series.lengths, kind="stable")
+    with inference(policy):
+        for start in range(0, len(series), batch_size):
+            rows = by_length[start : start + batch_size]
+            record = roll_out(policy, series.hindsight(rows, device, salt=salt).batch)
+            for t, step in enumerate(record.steps):
+                asked = step.selection.request.cpu().numpy() > 0
+                bits[offsets[rows[: len(asked)]] + t] = np.packbits(asked, axis=-1)
+            cost += float(sum(step.cost.sum(dtype=torch.float64) for step in record.steps))
+    return Requests(bits, offsets, n_orders, cost / max(1, shape[0]))
+
+
+def _on_disk(shape: tuple[int, int]) -> np.ndarray:
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the map, and leaves nothing behind)
+    return np.memmap(file, dtype=np.uint8, mode="w+", shape=shape)
+
+
+def mixture(sets: list[Requests], first: float, rng: np.random.Generator, rows: np.ndarray) -> Float[Tensor, "B T K"]:
+    """Requests of some series, each from a set drawn at random: the first with probability ``first``, else any of them."""
+    which = rng.integers(len(sets), size=len(rows))
+    which[rng.random(len(rows)) < first] = 0
+    lengths = sets[0].offsets[rows + 1] - sets[0].offsets[rows]
+    out = torch.zeros(len(rows), int(lengths.max()), sets[0].n_orders)
+    for i in np.unique(which):
+        own = np.flatnonzero(which == i)
+        part = sets[i].take(rows[own])
+        out[torch.from_numpy(own), : part.shape[1]] = part
+    return out
+
+
+def random_requests(
+    size: int, steps: int, n_orders: int, largest: float = 1.0, generator: torch.Generator | None = None
+) -> Float[Tensor, "B T K"]:
+    """Each series its own share of requested orders, uniform from 0 to ``largest``."""
+    share = torch.rand(size, 1, 1, generator=generator) * largest
+    return (torch.rand(size, steps, n_orders, generator=generator) < share).float()
