@@ -119,43 +119,46 @@ class Price(Budget):
 class RandomPrice(Budget):
     """For training: another price for each series, log-uniform from ``low`` to ``high``, and for ``capped`` of them a cap.
 
-    Caps are uniform from the cheapest order to ``largest``; with equal costs they are whole numbers of orders. Training gives
-    the series other keys, and so other prices and caps, each time it sees them.
+    Training gives the series other keys, and so other prices and caps, each time it sees them.
+
+    Attributes:
+        low, high: the range of prices.
+        caps: amounts per step, each as likely as the others.
+        capped: share of the series that have a cap.
+        seed: of the draws.
     """
 
     low: float
     high: float
-    largest: float
+    caps: tuple[float, ...]
     capped: float = 0.5
     seed: int = 0
 
     def check(self, menu: Menu) -> None:
-        """Both prices above 0."""
+        """Both prices above 0, each cap for something."""
         Price(self.low).check(menu)
         Price(self.high).check(menu)
+        for cap in self.caps:
+            PerStep(cap).check(menu)
 
     def init(self, keys: Int[Tensor, " B"]) -> Ledger:
-        """Draw prices and caps; a cap is kept as a share of the range from the cheapest order to the largest cap."""
+        """Draw prices and caps."""
         luck = keyed.uniform(keys, torch.full_like(keys, -2), 3, self.seed)
         price = self.low * (self.high / self.low) ** luck[:, 0]
-        cap = torch.where(luck[:, 1] < self.capped, luck[:, 2], torch.inf)
-        return Ledger(torch.zeros_like(price), price, cap)
+        caps = torch.tensor(self.caps, device=keys.device)
+        drawn = caps[(luck[:, 2] * len(caps)).long()]
+        return Ledger(torch.zeros_like(price), price, torch.where(luck[:, 1] < self.capped, drawn, torch.inf))
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """All that each series' own cap pays for, at its own price."""
-        assert ledger.price is not None, "a ledger of another budget"
         assert ledger.cap is not None, "a ledger of another budget"
-        prices = torch.tensor(menu.prices, device=ledger.spent.device)
-        paid = [price for price in menu.prices if price > 0]
-        cheapest, everything = min(paid), sum(paid)
-        capped = torch.isfinite(ledger.cap)
-        if len(set(menu.prices)) == 1:
-            most = max(1, min(int(whole(self.largest / cheapest)), len(paid)))
-            count = torch.where(capped, 1 + torch.floor(ledger.cap * most), len(paid)).clamp(max=len(paid)).long()
-            amount = count * cheapest
-            return Allowance(amount, torch.ones_like(prices, dtype=torch.bool).expand(len(count), -1), count, ledger.price)
-        drawn = cheapest + (max(self.largest, cheapest) - cheapest) * ledger.cap
-        amount = torch.where(capped, drawn, everything).clamp(max=everything)
+        everything, size = sum(menu.prices), ledger.spent.shape[0]
+        if (one := _only_price(menu)) is not None:
+            whole_menu = _same_for_all(everything, menu.prices, size, ledger.spent.device)
+            count = torch.round(ledger.cap.clamp(max=everything) / one).long()
+            return Allowance(count * one, whole_menu.feasible, count, ledger.price)
+        amount = ledger.cap.clamp(max=everything)
+        prices = torch.tensor(menu.prices, device=amount.device)
         return Allowance(amount, prices <= (amount + slack(amount)).unsqueeze(-1), None, ledger.price)
 
 
@@ -251,6 +254,21 @@ class Unlimited(Budget):
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """The price of the whole menu."""
         return _same_for_all(sum(menu.prices), menu.prices, ledger.spent.shape[0], ledger.spent.device)
+
+
+def _only_price(menu: Menu) -> float | None:
+    """What every order costs, if all cost the same."""
+    return menu.prices[0] if len(set(menu.prices)) == 1 and menu.prices[0] > 0 else None
+
+
+def caps_up_to(largest: float, menu: Menu) -> tuple[float, ...]:
+    """Caps per step for training: whole numbers of orders, or, where costs differ, eight amounts from the cheapest one on."""
+    prices = _prices(menu)
+    largest = min(max(largest, *(order.cost for order in menu.orders if not order.free)), sum(prices))
+    least = max(min(prices), sum(order.cost for order in menu.orders if order.mandatory))
+    if (one := _only_price(menu)) is not None:
+        return tuple(one * count for count in range(1, max(1, int(whole(largest / one))) + 1))
+    return tuple(float(amount) for amount in np.linspace(least, max(least, largest), 8))
 
 
 def _prices(menu: Menu) -> list[float]:

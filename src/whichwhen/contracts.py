@@ -29,6 +29,9 @@ class Acquirer(nn.Module, ABC):
     unit: Unit = "logits"
     """What its scores mean. An objective that teaches it the drop of the loss makes them nats."""
 
+    remembers: bool = False
+    """Whether the gradient has to run through its own state. If not, training can take all steps up again at once."""
+
     @property
     def learns(self) -> bool:
         """Whether training moves it. If so, training selects with the relaxed selector, otherwise with the hard one."""

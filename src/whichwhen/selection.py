@@ -58,7 +58,12 @@ class Gate(Selector):
     price it is that midpoint. The gradient is that of sigmoid(margin + noise - threshold), straight through, with the
     threshold held fixed. ``Selection.price`` is what each series is billed per unit of cost: its price, or its cap's own price
     (the threshold of the margins without noise) where that is higher.
+
+    Attributes:
+        bills: whether to work out what the cap makes a unit of cost; a walk whose steps are replayed can do without.
     """
+
+    bills: bool = True
 
     def select(
         self,
@@ -81,6 +86,7 @@ class Gate(Selector):
         price = allowance.price
         if price is not None:
             request = request * (ranking > 0)
+        if price is not None and self.bills:
             own = plain.detach()
             if allowance.count is None:
                 own = own.masked_fill(~allowance.feasible, -torch.inf)

@@ -380,6 +380,13 @@ def join(records: list[R]) -> R:
     return cast("R", out)
 
 
+def split(record: R, sizes: tuple[int, ...]) -> list[R]:
+    """The way back from :func:`join`: one record for each size."""
+    flat = flatten(record)
+    parts = {name: tensor.split(list(sizes)) for name, tensor in flat.items()}
+    return [unflatten(record, {name: part[i] for name, part in parts.items()}) for i in range(len(sizes))]
+
+
 def _with_zeros(tensor: Tensor, rows: int) -> Tensor:
     """``[n, rows, …]``, zeros after what there is."""
     missing = rows - tensor.shape[1]

@@ -70,6 +70,8 @@ class Waiting(nn.Module):
         self.register_buffer("reveals", reveals, persistent=False)
         self.register_buffer("members", (reveals / reveals.sum(1, keepdim=True)).t().contiguous(), persistent=False)
         self.weight = nn.Parameter(torch.ones(len(reveals)))
+        square = reveals.shape[0] == reveals.shape[1]
+        self._identity = square and bool((reveals == torch.eye(len(reveals))).all())
 
     reveals: Tensor
     members: Tensor
@@ -80,8 +82,10 @@ class Waiting(nn.Module):
 
     def forward(self, view: View, state: State) -> tuple[Float[Tensor, "B K"], State]:
         """What to add to the scores, and what to keep."""
-        waited = steps_since(view.reveal, state[_WAITED])
+        waited = state[_WAITED]
         if view.asked is not None:
-            waited = torch.where(view.asked @ self.reveals > 0, 0.0, waited)
+            asked = view.asked if self._identity else view.asked @ self.reveals
+            waited = steps_since(view.reveal, waited).masked_fill(asked > 0, 0.0)
         steps = torch.where(waited < 0, view.time.unsqueeze(-1).to(waited.dtype), waited)
-        return (torch.log1p(steps) @ self.members) * self.weight, {_WAITED: waited}
+        waiting = torch.log1p(steps)
+        return (waiting if self._identity else waiting @ self.members) * self.weight, {_WAITED: waited}

@@ -79,6 +79,8 @@ class RecurrentAcquirer(_Network):
     Its own state carries the gradient from step to step; with ``gradient="detached"`` what it reads does not.
     """
 
+    remembers = True
+
     def __init__(self, inputs: ViewInput, hidden: int = 32, waiting: Waiting | None = None, memory: int = 32) -> None:
         super().__init__(inputs, waiting)
         self.memory = nn.GRUCell(inputs.width, memory)
@@ -108,6 +110,11 @@ class WithOwnPredictor(Acquirer):
         super().__init__()
         self.inner = inner
         self.predictor = predictor.requires_grad_(False)
+
+    @property
+    def remembers(self) -> bool:  # type: ignore[override]
+        """As inside."""
+        return self.inner.remembers
 
     @property
     def unit(self) -> Unit:  # type: ignore[override]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-
-
 from whichwhen.training.epochs import EpochRecord, fit
 from whichwhen.training.objectives import EndToEnd, Objective
 from whichwhen.training.recipe import fit_recipe

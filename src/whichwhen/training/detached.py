@@ -20,8 +20,9 @@ from torch import Tensor
 from whichwhen.afterwards import Reader, Unread, read_afterwards
 from whichwhen.contracts import Acquirer
 from whichwhen.noise import Generator
-from whichwhen.rollout import Policy
-from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View
+from whichwhen.rollout import Policy, roll_out
+from whichwhen.selection import Gate
+from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View, join, split, tree_map
 
 
 def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
@@ -35,6 +36,65 @@ def roll_out_branching(policy: Policy, batch: Batch, generator: Generator | None
     """As :func:`roll_out_detached`, with the predictor's states kept, and no gradient from its predictions to the acquirer."""
     walking = replace(policy, acquirer=DetachedView(policy.acquirer))
     return read_afterwards(walking, WithoutGradient(policy.predictor), batch, generator, branching=True)
+
+
+def roll_out_replayed(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
+    """As :func:`roll_out_detached`, for acquirers that need no gradient through their own state; much faster.
+
+    The acquirer walks through the series without a gradient. Then all its decisions are taken up again in one call, with the
+    same noise, and the predictor reads the whole series.
+
+    ``batch`` holds the longest series first.
+    """
+    acquirer = policy.acquirer
+    walker = Recording(acquirer)
+    selector = policy.selector
+    quick = replace(selector, bills=False) if isinstance(selector, Gate) else selector
+    with torch.no_grad():
+        walked = roll_out(
+            replace(policy, acquirer=walker, predictor=Unread(policy.predictor), selector=quick), batch, generator
+        )
+    n_rows = sum(walked.sizes)
+    views, states = (join(list(parts[: len(walked.sizes)])) for parts in (walker.views, walker.states))
+    scores, _ = acquirer.step(views, states)
+    noise = walked.flat(lambda step: step.selection.noise)
+    rules = policy.rules.to(batch.values.device)
+    selection = selector.select(scores, views.allowance, rules.costs, noise=noise)
+    asked = walked.flat(lambda step: step.selection.request)
+    relaxed = asked + selection.relaxed - selection.relaxed.detach()
+    selection = replace(selection, request=asked, relaxed=relaxed)
+    reveals = rules.reveals(walked.padded(relaxed), batch)
+    flat = tree_map(lambda tensor: tensor[walked.series_by_row, walked.time_by_row], reveals)
+    logits, _ = policy.predictor.packed(flat, walked.sizes)
+    steps = zip(walked.steps, *(split(part, walked.sizes) for part in (scores, selection)), strict=True)
+    assert len(logits) == n_rows
+    return Rollout(
+        tuple(replace(step, scores=own, selection=chosen) for step, own, chosen in steps),
+        walked.by_length,
+        walked.lengths,
+        logits,
+    )
+
+
+class Recording(Acquirer):
+    """An acquirer that keeps all that it was shown."""
+
+    def __init__(self, inner: Acquirer) -> None:
+        super().__init__()
+        self.inner = inner
+        self.unit = inner.unit
+        self.views: list[View] = []
+        self.states: list[State] = []
+
+    def init(self, keys: Int[Tensor, " B"]) -> State:
+        """As inside."""
+        return self.inner.init(keys)
+
+    def step(self, view: View, state: State) -> tuple[Scores, State]:
+        """As inside."""
+        self.views.append(view)
+        self.states.append(state)
+        return self.inner.step(view, state)
 
 
 class DetachedView(Acquirer):

@@ -27,7 +27,7 @@ from whichwhen import keyed
 from whichwhen.acquirers import RoundRobinAcquirer, WithOwnPredictor
 from whichwhen.afterwards import read_requests, walk_then_read
 from whichwhen.allocator import keep_freed_memory
-from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, default_per_step
+from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, caps_up_to, default_per_step
 from whichwhen.data.store import Dataset
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Evaluation, Metrics, evaluate
@@ -39,7 +39,7 @@ from whichwhen.selection import Gate
 from whichwhen.specs import RULES, AcquirerKind
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.class_weights import class_weights
-from whichwhen.training.detached import roll_out_branching, roll_out_detached
+from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_replayed
 from whichwhen.training.objectives import EndToEnd, make_objective
 from whichwhen.training.requests import Requests, collect, mixture, random_requests
 from whichwhen.training.trained import Candidate, Trained
@@ -319,7 +319,7 @@ class _Recipe:
         policy = replace(learner.policy, budget=self._training_budget(), selector=Gate())
         objective = make_objective(self.spec, policy, priced=True)
         known = self._known(rows[~explores], salt)
-        walk = roll_out_branching if objective.branches else roll_out_detached
+        walk = roll_out_branching if objective.branches else roll_out_detached if acquirer.remembers else roll_out_replayed
         record = walk(policy, known.batch, self.noise)
         loss = objective.loss(record, known)
         share = float(explores.mean())
@@ -370,8 +370,8 @@ class _Recipe:
     def _training_budget(self) -> Budget:
         low, high = self.facts["prices"]
         asked = self.spec.budget.per_step or 0.0
-        largest = max(8 * self.typical, 2 * asked)
-        return RandomPrice(low, high, min(largest, self.everything), CAPPED, self.spec.seed)
+        caps = caps_up_to(max(8 * self.typical, 2 * asked), self.model.policy.menu)
+        return RandomPrice(low, high, caps, CAPPED, self.spec.seed)
 
     def _with_prices(self, model: Model) -> Model:
         """The same model; its card holds the prices of training, its budget goes with them."""
