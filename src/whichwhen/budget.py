@@ -30,11 +30,13 @@ class Ledger:
         spent: what has been charged so far, the request under way included.
         price: each series' own price per unit of cost, where they differ between series; else None.
         cap: each series' own cap per step, where they differ; else None.
+        count: the same as a number of orders, where all cost the same.
     """
 
     spent: Float[Tensor, " B"]
     price: Float[Tensor, " B"] | None = None
     cap: Float[Tensor, " B"] | None = None
+    count: Int[Tensor, " B"] | None = None
 
 
 class Budget(ABC):
@@ -124,6 +126,7 @@ class RandomPrice(Budget):
     Attributes:
         low, high: the range of prices.
         caps: amounts per step, each as likely as the others.
+        menu: what is bought.
         capped: share of the series that have a cap.
         seed: of the draws.
     """
@@ -131,6 +134,7 @@ class RandomPrice(Budget):
     low: float
     high: float
     caps: tuple[float, ...]
+    menu: Menu
     capped: float = 0.5
     seed: int = 0
 
@@ -147,19 +151,19 @@ class RandomPrice(Budget):
         price = self.low * (self.high / self.low) ** luck[:, 0]
         caps = torch.tensor(self.caps, device=keys.device)
         drawn = caps[(luck[:, 2] * len(caps)).long()]
-        return Ledger(torch.zeros_like(price), price, torch.where(luck[:, 1] < self.capped, drawn, torch.inf))
+        everything = sum(self.menu.prices)
+        cap = torch.where(luck[:, 1] < self.capped, drawn, everything).clamp(max=everything)
+        one = _only_price(self.menu)
+        return Ledger(torch.zeros_like(price), price, cap, None if one is None else torch.round(cap / one).long())
 
     def allow(self, ledger: Ledger, reveal: Reveal, menu: Menu) -> Allowance:
         """All that each series' own cap pays for, at its own price."""
         assert ledger.cap is not None, "a ledger of another budget"
-        everything, size = sum(menu.prices), ledger.spent.shape[0]
-        if (one := _only_price(menu)) is not None:
-            whole_menu = _same_for_all(everything, menu.prices, size, ledger.spent.device)
-            count = torch.round(ledger.cap.clamp(max=everything) / one).long()
-            return Allowance(count * one, whole_menu.feasible, count, ledger.price)
-        amount = ledger.cap.clamp(max=everything)
-        prices = torch.tensor(menu.prices, device=amount.device)
-        return Allowance(amount, prices <= (amount + slack(amount)).unsqueeze(-1), None, ledger.price)
+        if ledger.count is not None:
+            payable = _same_for_all(sum(menu.prices), menu.prices, ledger.spent.shape[0], ledger.spent.device).feasible
+        else:
+            payable = torch.tensor(menu.prices, device=ledger.cap.device) <= (ledger.cap + slack(ledger.cap)).unsqueeze(-1)
+        return Allowance(ledger.cap, payable, ledger.count, ledger.price)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from whichwhen.contracts import Selector
 from whichwhen.errors import SpecError
 from whichwhen.menu import LEAST_COST, LEAST_WORTH, slack, whole
-from whichwhen.noise import Generator, gumbel
+from whichwhen.noise import Generator, gumbel, logistic
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores, Selection
 
@@ -74,9 +74,8 @@ class Gate(Selector):
         noise: Tensor | None = None,
     ) -> Selection:
         """Perturb, keep what passes; ``noise`` is ``[B, K]``."""
-        if noise is None:  # the difference of two Gumbel draws is logistic: Gumbel-Softmax between asking and not asking
-            noise = gumbel(scores.values.shape, scores.values, generator)
-            noise = noise - gumbel(scores.values.shape, scores.values, generator)
+        if noise is None:  # the difference of two Gumbel draws: Gumbel-Softmax between asking and not asking
+            noise = logistic(scores.values.shape, scores.values, generator)
         plain = margin(scores, allowance, costs)
         perturbed = plain + noise
         if allowance.count is None:
@@ -103,14 +102,14 @@ def _within_cap(
     """What the cap alone would take, and its threshold; with a price at least 0, as a cap that does not bind costs nothing."""
     count = allowance.count
     if isinstance(count, Tensor) and allowance.price is not None and ranking.device.type == "cpu":
-        width = ranking.shape[-1]
-        rows = np.sort(ranking.numpy(), axis=-1)
-        first = (width - count.numpy())[..., None]
-        lowest = torch.from_numpy(np.take_along_axis(rows, first, -1))
-        highest = torch.from_numpy(np.take_along_axis(rows, np.maximum(first - 1, 0), -1))
-        binding = (count < width).unsqueeze(-1)
-        limit = torch.where(binding, ((lowest + highest) / 2).clamp(min=0), 0.0)
-        return torch.ge(ranking, lowest, out=torch.empty_like(ranking)), limit
+        width, first = ranking.shape[-1], ranking.shape[-1] - count.numpy()
+        ordered = np.sort(ranking.numpy().reshape(-1, width), axis=-1)
+        rows, first = np.arange(len(ordered)), first.ravel()
+        lowest, highest = ordered[rows, first], ordered[rows, np.maximum(first - 1, 0)]
+        limit = np.where(first > 0, np.maximum((lowest + highest) / 2, 0), np.float32(0))
+        shape = (*ranking.shape[:-1], 1)
+        taken = torch.ge(ranking, torch.from_numpy(lowest).view(shape), out=torch.empty_like(ranking))
+        return taken, torch.from_numpy(limit).view(shape)
     request, lowest, highest = take_highest(ranking, allowance, costs)
     if allowance.price is None:
         return request, threshold(lowest, highest)

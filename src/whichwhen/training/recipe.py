@@ -371,7 +371,7 @@ class _Recipe:
         low, high = self.facts["prices"]
         asked = self.spec.budget.per_step or 0.0
         caps = caps_up_to(max(8 * self.typical, 2 * asked), self.model.policy.menu)
-        return RandomPrice(low, high, caps, CAPPED, self.spec.seed)
+        return RandomPrice(low, high, caps, self.model.policy.menu, CAPPED, self.spec.seed)
 
     def _with_prices(self, model: Model) -> Model:
         """The same model; its card holds the prices of training, its budget goes with them."""
