@@ -55,7 +55,7 @@ class PackArgs(_Args):
 
 
 class TrainArgs(ComputeArgs):
-    """Train acquirer and predictor together, choose the epoch on validation, evaluate once on test.
+    """Train acquirer and predictor together, choose on validation, evaluate once on test.
 
     Writes a run folder: spec.json, weights.safetensors, history.jsonl, series.parquet, pattern.parquet, result.json.
     """
@@ -75,11 +75,12 @@ class EvaluateArgs(ComputeArgs):
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = Field(description="The run folder.")
     split: str = Field("test", description="On which series: test, validation, train, or a test set by its name.")
-    budget: float | None = Field(None, description="Another budget per step than the run was trained with.")
-    total: float | None = Field(None, description="A budget for the whole series instead, at the pace of training.")
-    price: float | None = Field(
-        None, description="A price instead of a budget: buy what is worth more than that times its cost."
+    budget: float | None = Field(None, description="Another budget per step than the run was trained for.")
+    mean_cost: float | None = Field(
+        None, description="A mean cost per step instead; the price that it takes is found on validation."
     )
+    price: float | None = Field(None, description="A price instead: ask for what is worth more than that times its cost.")
+    total: float | None = Field(None, description="A budget for the whole series instead.")
     false_alarms: float | None = Field(
         None,
         description="With labels per step: share of event-free series that may have an alarm (default: 0.1); the threshold is "
@@ -103,7 +104,7 @@ class PlotArgs(ComputeArgs):
 
 
 class DemoArgs(ComputeArgs):
-    """Train random, static, learned and complete acquirers on JapaneseVowels with fake features; table, figures, records.
+    """Train static, round-robin, learned and complete acquirers on JapaneseVowels with fake features; table, figures, records.
 
     A second call shows what the first one trained; another --out trains anew.
     """
@@ -111,9 +112,8 @@ class DemoArgs(ComputeArgs):
     fakes: Literal["zeros", "noise", "gp"] = Field("noise", description="Kind of the fake features.")
     n_fakes: int = Field(30, description="How many of them.")
     shift: bool = Field(False, description="Move the real features to other columns as time goes on.")
-    budget: float = Field(5.0, description="Orders per step.")
-    epochs: int = Field(40, description="Passes over the training split.")
-    trees: int = Field(1000, description="Of the static acquirer's random forest.")
+    budget: float = Field(1.0, description="Orders per step.")
+    effort: Literal["quick", "normal", "thorough"] | float = Field("quick", description="Multiple of the training steps.")
     seed: int = Field(0, description="Of fakes, splits, weights and training noise.")
     out: Path = Field(Path("runs/demo"), description="Folder for runs, figures and records.")
     record: Path | None = Field(None, description="Write spec and result of each run to this JSON file, too.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,7 @@ from whichwhen.cli.arguments import BenchArgs, ComputeArgs, DataArgs, DemoArgs, 
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_facts, print_json
 from whichwhen.errors import DataError, SpecError
 from whichwhen.menu import slack
-from whichwhen.presets import batch_size_for
-from whichwhen.specs import AcquirerSpec, BudgetSpec, DataSpec, PredictorSpec, RunSpec, TrainingSpec
+from whichwhen.specs import BudgetSpec, DataSpec, PredictorSpec, RunSpec, TrainingSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,38 +122,21 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
         print_table_report(table.report, console_on(stderr=True))
     data = finish_dataset(table.source, spec.data, spec.seed)
     if not args.quiet:
-        _warn_of_few_steps(spec.training, len(data.train))
         _warn_of_what_is_out_of_reach(spec, data)
         _warn_of_the_past(spec.predictor, data)
     return spec.change(data__digest=digest_files(spec.data)), data
 
 
-FEW_STEPS = 500
-"""Of the gradient. Few are too few: on PhysioNet 2012 and 2019, several times as many made the difference (docs/log.md)."""
-
-
-def _warn_of_few_steps(training: TrainingSpec, n_series: int) -> None:
-    """Say so where batches are so large for a table that hardly any steps are left."""
-    epochs, batch, smaller = training.epochs, training.batch_size, batch_size_for(n_series)
-    steps, more = (math.ceil(n_series / size) * epochs for size in (batch, smaller))
-    if steps < FEW_STEPS and smaller < batch:
-        print(
-            f"warning: {n_series} series for training, {epochs} epochs in batches of {batch}: training steps in all: {steps}; "
-            f"with --batch-size {smaller}: {more}",
-            file=sys.stderr,
-        )
-
-
 def _warn_of_what_is_out_of_reach(spec: RunSpec, data: Dataset) -> None:
     """Name the orders that no request can ever pay for."""
     own = spec.budget
-    amount = {"per-step": own.per_step, "total": own.total, "price": own.cap}[own.kind]
-    if amount is None or data.menu is None or spec.acquirer.kind in ("none", "complete"):
+    amounts = [amount for amount in (own.per_step, own.total) if amount is not None]
+    if not amounts or data.menu is None or spec.acquirer.kind in ("none", "complete"):
         return
-    most = max(amount, own.train_range[1]) if own.train_range is not None and not own.priced else amount
+    most = min(amounts)
     dear = [f"{order.name} ({order.cost:g})" for order in data.menu.orders if order.cost > most + slack(most)]
     if dear:
-        what = "a total" if own.kind == "total" else "a step"
+        what = "a total" if most == own.total else "a step"
         print(f"warning: never asked for, as {what} pays for {most:g} at most: {', '.join(dear)}", file=sys.stderr)
 
 
@@ -189,12 +170,12 @@ def run_train(args: TrainArgs) -> None:
         if not args.quiet:
             _warn_of_the_past(spec.predictor, data)
     from whichwhen.reports.progress import TrainingProgress
-    from whichwhen.reports.tables import results_table
+    from whichwhen.reports.tables import candidates_line, results_table
     from whichwhen.training import train
 
     console = console_on()
     with TrainingProgress(console_on(stderr=True), quiet=args.quiet or args.json_) as progress:
-        progress.begin(spec.acquirer.kind, spec.training.epochs)
+        progress.begin(spec.acquirer.kind)
         try:
             result = train(
                 spec, out, data=data, folder=args.data_dir, device=device, resume=args.resume, on_epoch=progress.epoch
@@ -204,6 +185,8 @@ def run_train(args: TrainArgs) -> None:
     if args.json_:
         return print_json(result)
     console.print(results_table({spec.acquirer.kind: result}, _title(spec, result)))
+    if result["candidates"]:
+        print(candidates_line(result))
     print(f"run folder: {out}")
 
 
@@ -214,31 +197,24 @@ def run_evaluate(args: EvaluateArgs) -> None:
     device = _prepare(args)
     result = load_result(args.run)
     model = load_model(args.run)
-    from whichwhen.budget import PerStep
     from whichwhen.data import load_dataset
     from whichwhen.evaluation import measure
-    from whichwhen.evaluation.pacing import at_budget
+    from whichwhen.evaluation.prices import at_budget
     from whichwhen.reports.figures import check_figure_path, draw_reliability, save_figure
     from whichwhen.reports.measures import calibration_facts, print_measures
 
     if args.plot:
         check_figure_path(args.plot)
     spec = model.card.spec
-    if args.budget is not None:
-        PerStep(args.budget).check(model.policy.menu)  # says what the menu allows
-    wanted = spec.budget.at(per_step=args.budget, total=args.total, price=args.price)
+    own, amounts = spec.budget, (args.budget, args.mean_cost, args.price, args.total)
+    asked = any(amount is not None for amount in amounts)
+    wanted = own.at(*amounts) if asked else own
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
     model.check_classes(data.classes)
     for module in model.modules().values():
         module.to(device)
-    asked = {"budget": args.budget, "total": args.total, "price": args.price}
-    given = {name: value for name, value in asked.items() if value is not None}
-    if len(given) > 1:
-        raise SpecError(f"--{' and --'.join(given)}", expected="one of them")
-    policy = at_budget(model, wanted, data.validation, device) if given else model.policy
-    if not given and spec.budget.kind != "per-step" and spec.acquirer.kind != "complete":
-        given = {spec.budget.kind: getattr(spec.budget, spec.budget.kind)}
+    policy = at_budget(model, wanted, data.validation, device) if asked else model.policy
     found = measure(policy, data, args.split, false_alarms=args.false_alarms, estimate=args.estimate, device=device)
     head = {
         "run": str(args.run),
@@ -246,8 +222,10 @@ def run_evaluate(args: EvaluateArgs) -> None:
         "acquirer": spec.acquirer.kind,
         "seed": result["seed"],
         "split": args.split,
-        "budget": given.get("budget", None if given else result["budget"]),
-        **({name: value for name, value in given.items() if name != "budget"}),
+        "kept": model.card.acquirer,
+        "budget kind": wanted.kind if asked else result["budget_kind"],
+        "budget": wanted.amount if asked else result["budget"],
+        "price": getattr(policy.budget, "price", None),
     }
     if args.plot:
         one = found.calibration
@@ -295,8 +273,7 @@ def run_demo(args: DemoArgs) -> None:
     base = RunSpec(
         data=DataSpec(name="japanese-vowels", fakes=args.fakes, n_fakes=args.n_fakes, shift=args.shift),
         budget=BudgetSpec(per_step=args.budget),
-        acquirer=AcquirerSpec(trees=args.trees),
-        training=TrainingSpec(epochs=args.epochs, batch_size=32, choose_by="loss"),
+        training=TrainingSpec(effort=args.effort),
         seed=args.seed,
     )
     device = _prepare(args)
@@ -304,12 +281,12 @@ def run_demo(args: DemoArgs) -> None:
     from whichwhen.experiments.demo import check_demo_folder, demo_specs, run_specs, write_records
     from whichwhen.reports import figures
     from whichwhen.reports.progress import TrainingProgress
-    from whichwhen.reports.tables import results_table
+    from whichwhen.reports.tables import candidates_line, results_table
 
     specs = demo_specs(base)
     check_demo_folder(args.out, specs)
     if all(artifacts.is_finished(args.out / name) for name in specs) and not (args.quiet or args.json_):
-        print(f"{args.out} holds all four runs already: delete it, or pass another --out, to train anew", file=sys.stderr)
+        print(f"{args.out} holds all runs already: delete it, or pass another --out, to train anew", file=sys.stderr)
     with TrainingProgress(console_on(stderr=True), quiet=args.quiet or args.json_) as progress:
         try:
             results = run_specs(
@@ -317,14 +294,13 @@ def run_demo(args: DemoArgs) -> None:
                 args.out,
                 folder=args.data_dir,
                 device=device,
-                on_begin=lambda name, spec: progress.begin(name, spec.training.epochs),
+                on_begin=lambda name, spec: progress.begin(name),
                 on_epoch=progress.epoch,
             )
         except KeyboardInterrupt:
             raise StoppedError("stopped; the same command goes on from here") from None
     command = "whichwhen demo " + " ".join(
-        f"--{name.replace('_', '-')} {getattr(args, name)}"
-        for name in ("fakes", "n_fakes", "budget", "epochs", "trees", "seed")
+        f"--{name.replace('_', '-')} {getattr(args, name)}" for name in ("fakes", "n_fakes", "budget", "effort", "seed")
     )
     command += " --shift" if args.shift else ""
     for path in filter(None, (args.out / "summary.json", args.record)):
@@ -341,6 +317,7 @@ def run_demo(args: DemoArgs) -> None:
         return print_json({name: {**result, "run": str(folders[name])} for name, result in results.items()})
     console = console_on()
     console.print(results_table(results, _title(base, results["learned"])))
+    print(candidates_line(results["learned"]))
     print(f"figures: {pattern} and {curves}\nruns:    {args.out}")
 
 
@@ -455,12 +432,7 @@ def _range(numbers: np.ndarray) -> str:
 def _title(spec: RunSpec, result: dict[str, Any]) -> str:
     fakes = "" if spec.data.fakes == "none" else f", {spec.data.n_fakes} fake features ({spec.data.fakes})"
     moved = ", shifted" if spec.data.shift else ""
-    budget = f"budget {spec.budget.per_step:g} per step"
-    if spec.budget.price is not None:
-        budget = f"price {spec.budget.price:g}"
-    elif spec.budget.total is not None:
-        advance = f", {spec.budget.advance:g} at once" if spec.budget.advance else ""
-        budget = f"total {spec.budget.total:g}, {spec.budget.pace}{advance}"
+    budget = spec.budget if spec.budget.amount is not None else spec.budget.at(per_step=result["budget"])
     return f"{spec.data.name}{fakes}{moved}, {budget}, seed {result['seed']}"
 
 

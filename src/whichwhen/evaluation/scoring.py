@@ -79,7 +79,7 @@ def evaluate(
     Args:
         policy: what to evaluate; its selector is set aside for the hard one.
         series: on what.
-        truth: which columns are real, for ``real_fraction``.
+        truth: which columns are real, for ``real_fraction``; where all are, or nobody knows, there is none.
         batch_size: series at a time.
         device: where the models are.
         samples: of how many series of each class to keep all requests; the first ones are taken.
@@ -109,7 +109,7 @@ def evaluate(
                     if row in kept:
                         requests[row] = asked_by_series[place, : series.lengths[row]].copy()
     real = None
-    if truth is not None:
+    if truth is not None and not truth.real.all():
         real = real_fraction(requested.sum(0).numpy(), truth.of_orders(policy.menu.reveals))
     has_step = series.lengths[:, None] > np.arange(steps)
     return Evaluation(

@@ -1,4 +1,4 @@
-"""The main job: four acquirers on real data that the installed packages carry."""
+"""The main job: acquirers side by side on real data that the installed packages carry."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from whichwhen import artifacts
 from whichwhen.data import load_dataset
 from whichwhen.errors import RunFolderError
 from whichwhen.files import write_json
-from whichwhen.specs import RunSpec
+from whichwhen.specs import AcquirerKind, RunSpec
 from whichwhen.training import train
 from whichwhen.training.checkpoints import TrainState
 
-ACQUIRERS = ("random", "static", "learned", "complete")
+ACQUIRERS: tuple[AcquirerKind, ...] = ("static", "round-robin", "learned", "complete")
 
 
 def demo_specs(base: RunSpec) -> dict[str, RunSpec]:

@@ -25,7 +25,7 @@ class TrainingProgress:
         self._bars = Progress(
             TextColumn("{task.description:<14}"),
             BarColumn(bar_width=24),
-            TextColumn("epoch {task.completed:>3.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[phase]:<8}"),
             TextColumn("{task.fields[numbers]}"),
             TextColumn("left"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=False),
@@ -33,7 +33,7 @@ class TrainingProgress:
             disable=quiet or not console.is_terminal,
         )
         self._task: TaskID | None = None
-        self._name, self._epochs = "", 0
+        self._name = ""
 
     def __enter__(self) -> TrainingProgress:
         self._bars.start()
@@ -42,20 +42,21 @@ class TrainingProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._bars.stop()
 
-    def begin(self, name: str, epochs: int) -> None:
+    def begin(self, name: str) -> None:
         """The next run."""
-        self._name, self._epochs = name, epochs
-        self._task = self._bars.add_task(name, total=epochs, numbers="getting ready")
+        self._name = name
+        self._task = self._bars.add_task(name, total=None, phase="", numbers="getting ready")
 
     def epoch(self, state: TrainState) -> None:
-        """After an epoch."""
-        last = state.history[-1]
+        """After a line of the history."""
+        last, rounds = state.history[-1], state.rounds
+        phase = last.get("phase", "epochs")
         numbers = f"loss {last['loss']:.3f}  validation accuracy {last['validation_accuracy']:.3f}"
         if self._task is not None:
-            self._bars.update(self._task, completed=last["epoch"], numbers=numbers)
-        every = max(1, math.ceil(self._epochs / 5))
-        if not self._quiet and not self._console.is_terminal and (last["epoch"] % every == 0 or last["epoch"] == self._epochs):
-            self._console.print(f"{self._name:<14} epoch {last['epoch']:>3}/{self._epochs}  {numbers}", highlight=False)
+            self._bars.update(self._task, completed=last["epoch"], total=rounds, phase=phase, numbers=numbers)
+        every = max(1, math.ceil((rounds or 1) / 5))
+        if not self._quiet and not self._console.is_terminal and (last["epoch"] % every == 0 or last["epoch"] == rounds):
+            self._console.print(f"{self._name:<14} {phase:<8} {last['epoch']:>3}/{rounds}  {numbers}", highlight=False)
 
 
 class GridProgress:

@@ -15,7 +15,15 @@ def results_table(results: Mapping[str, Mapping[str, Any]], title: str) -> Table
     """One line per run: accuracy, cost per step, share of requests spent on real features."""
     table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("acquirer")
-    for name in ("test accuracy", "validation accuracy", "cost per step", "requests on real features", "CPU s"):
+    known = any(result["test"]["real_fraction"] is not None for result in results.values())
+    columns = (
+        "test accuracy",
+        "validation accuracy",
+        "cost per step",
+        *(("requests on real features",) if known else ()),
+        "CPU s",
+    )
+    for name in columns:
         table.add_column(name, justify="right")
     for name, result in results.items():
         test = result["test"]
@@ -24,10 +32,23 @@ def results_table(results: Mapping[str, Mapping[str, Any]], title: str) -> Table
             f"{test['accuracy']:.3f}",
             f"{result['validation']['accuracy']:.3f}",
             f"{test['cost_per_step']:.2f}",
-            share(test["real_fraction"]),
+            *((share(test["real_fraction"]),) if known else ()),
             f"{result['cpu_seconds']:.0f}",
         )
     return table
+
+
+def candidates_line(result: Mapping[str, Any]) -> str:
+    """What was kept and what the other would have given on test: ``kept learned .983; round robin of 6 .976 (…)``."""
+    kept = next(row for row in result["candidates"] if row["kept"])
+    line = f"kept {kept['title']}: {kept['test']['accuracy']:.3f}"
+    for row in result["candidates"]:
+        if not row["kept"]:
+            margin = f"{row['kept_minus_this']:+.3f} ± {row['standard_error']:.3f}"
+            line += f"; {row['title']} would have given {row['test']['accuracy']:.3f} (difference {margin})"
+    if kept["acquirer"] != "learned-only":
+        line += "; a fixed rule is enough here"
+    return line
 
 
 def share(value: float | None) -> str:

@@ -33,6 +33,7 @@ class TrainState:
         cpu_seconds: spent so far, over all sittings.
         extra: further tensors that a sitting needs to go on.
         facts: the same in plain data.
+        rounds: how many records there will be, if nothing stops it sooner; for progress.
     """
 
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -43,6 +44,7 @@ class TrainState:
     cpu_seconds: float = 0.0
     extra: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    rounds: int | None = None
 
 
 def save_checkpoint(path: Path, state: TrainState, spec_hash: str) -> None:

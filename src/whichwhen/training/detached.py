@@ -22,7 +22,7 @@ from whichwhen.contracts import Acquirer
 from whichwhen.noise import Generator
 from whichwhen.rollout import Policy, roll_out
 from whichwhen.selection import Gate
-from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View, join, split, tree_map
+from whichwhen.types import Batch, Reveal, Rollout, Scores, State, View, join, narrow, split, tree_map
 
 
 def roll_out_detached(policy: Policy, batch: Batch, generator: Generator | None = None) -> Rollout:
@@ -54,8 +54,10 @@ def roll_out_replayed(policy: Policy, batch: Batch, generator: Generator | None 
         walked = roll_out(
             replace(policy, acquirer=walker, predictor=Unread(policy.predictor), selector=quick), batch, generator
         )
-    n_rows = sum(walked.sizes)
-    views, states = (join(list(parts[: len(walked.sizes)])) for parts in (walker.views, walker.states))
+    # a decision is made for all that took part in the step before; it counts for those that take part in its own
+    views, states = (
+        join([narrow(part, n) for part, n in zip(parts, walked.sizes, strict=False)]) for parts in (walker.views, walker.states)
+    )
     scores, _ = acquirer.step(views, states)
     noise = walked.flat(lambda step: step.selection.noise)
     rules = policy.rules.to(batch.values.device)
@@ -67,7 +69,6 @@ def roll_out_replayed(policy: Policy, batch: Batch, generator: Generator | None 
     flat = tree_map(lambda tensor: tensor[walked.series_by_row, walked.time_by_row], reveals)
     logits, _ = policy.predictor.packed(flat, walked.sizes)
     steps = zip(walked.steps, *(split(part, walked.sizes) for part in (scores, selection)), strict=True)
-    assert len(logits) == n_rows
     return Rollout(
         tuple(replace(step, scores=own, selection=chosen) for step, own, chosen in steps),
         walked.by_length,

@@ -97,6 +97,7 @@ def fit(
     parameters = [p for module in model.modules().values() for p in module.parameters() if p.requires_grad]
     optimizer = make_optimizer(model)
     state = state or TrainState()
+    state.rounds = epochs
     if state.history:
         model.load_tensors(state.weights)
         load_optimizer_tensors(optimizer, state.optimizer)

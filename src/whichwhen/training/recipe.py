@@ -111,11 +111,6 @@ def fit_recipe(
     return _Recipe(model, data, state or TrainState(), device, on_epoch).run()
 
 
-def rounds_of(model: Model, n_series: int) -> int:
-    """How many rounds the recipe takes, for progress."""
-    return sum(math.ceil(phase.steps / ROUND) for phase in phases_of(model, n_series))
-
-
 def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
     """The phases of a model's acquirer, for so many training series."""
     factor = model.card.spec.training.steps_factor * math.sqrt(max(1.0, n_series / MANY))
@@ -145,6 +140,7 @@ class _Recipe:
         self.total = self.phases[0].steps + max(sum(p.steps for p in self.phases[1:3]), self.phases[-1].steps)
         self.began = time.process_time() - state.cpu_seconds
         self.facts = state.facts
+        state.rounds = sum(math.ceil(phase.steps / ROUND) for phase in self.phases)
         balanced = self.spec.training.class_weight == "balanced"
         self.balance = class_weights(data.train, len(data.classes)).to(device) if balanced else None
         for module in model.modules().values():
