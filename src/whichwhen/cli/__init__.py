@@ -31,6 +31,7 @@ from whichwhen.cli.arguments import (
 )
 from whichwhen.cli.grids import run_ablations, run_adaptive, run_assumptions, run_clinical, run_paper, run_report
 from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
+from whichwhen.cli.removed import refuse_removed
 from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_pack, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
 from whichwhen.presets import PAPER_DATA, Preset, best_spec, preset_spec
@@ -80,6 +81,7 @@ def _run(words: list[str]) -> int:
         return 0
     verb, rest = words[0], words[1:]
     try:
+        refuse_removed(words)
         if verb not in VERBS:
             raise SpecError(f"unknown verb {verb!r}", expected=f"one of {', '.join(VERBS)}", do="see `whichwhen --help`")
         arguments, run = VERBS[verb]

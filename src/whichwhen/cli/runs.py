@@ -178,7 +178,14 @@ def run_train(args: TrainArgs) -> None:
         progress.begin(spec.acquirer.kind)
         try:
             result = train(
-                spec, out, data=data, folder=args.data_dir, device=device, resume=args.resume, on_epoch=progress.epoch
+                spec,
+                out,
+                data=data,
+                folder=args.data_dir,
+                device=device,
+                resume=args.resume,
+                threads=args.threads,
+                on_epoch=progress.epoch,
             )
         except KeyboardInterrupt:
             raise StoppedError(f"stopped; go on with the same command and --resume (run folder {out})") from None

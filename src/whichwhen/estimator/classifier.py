@@ -17,15 +17,13 @@ from whichwhen.data.splits import split_validation
 from whichwhen.errors import InputError, ParameterError
 from whichwhen.estimator import files, inputs, tables
 from whichwhen.evaluation import Evaluation, evaluate
-from whichwhen.evaluation.pacing import DEFAULT_PRICES
 from whichwhen.menu import Feature, Menu
 from whichwhen.model import Model, make_model
-from whichwhen.presets import batch_size_for
 from whichwhen.provenance import Provenance
 from whichwhen.session import Session
 from whichwhen.specs import RunSpec, parse_spec
-from whichwhen.training import fit
-from whichwhen.training.run import pace
+from whichwhen.threads import torch_threads
+from whichwhen.training.run import fit_model
 
 Init = TypeVar("Init", bound=Callable[..., None])
 
@@ -56,23 +54,20 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     2-D array ``(series, time)`` of one feature; or, with ``table``, a data frame. At least 2 steps in each series.
 
     Args:
-        budget: what may be spent at each step; with no menu every order costs 1, so this is a number of features.
-        total: what may be spent over a whole series, instead of at each step.
-        pace: of a total: ``even``, ``saving`` (even, and kept for what is wanted most), ``open`` (all of it from the first
-            step on), or ``price`` (spent on what is worth a price that is learned on validation). With ``objective="value"``
-            this is the pace of training; then the total is spent at a price.
-        price: buy what is worth more than this times its cost, instead of a budget.
+        budget: what may be spent at each step at most; with no menu every order costs 1, so this is a number of features.
+            None = what fits the menu (five orders, at most a quarter of it), or, beside one of the next three, no cap.
+        mean_cost: what may be spent per step on average, more at some steps than at others.
+        price: ask for what is worth more than this times its cost, in nats of prediction loss.
+        total: what may be spent over a whole series; never more.
         menu: what can be ordered and for how much; None = each feature by itself, at cost 1.
-        acquirer: ``learned``, ``table``, ``static``, ``static-by-time``, ``random``, ``complete`` or ``none``.
+        acquirer: ``learned`` (the network, or a fixed rule where validation finds that as good), ``learned-only``,
+            ``round-robin``, ``static``, ``static-by-time``, ``table``, ``random``, ``complete`` or ``none``.
         predictor: ``conv``, ``lstm``, ``gru`` or ``transformer``.
         width, layers: of the predictor.
         objective: what the acquirer learns from: ``end-to-end``, ``greedy-cmi``, ``value`` or ``foresight``.
-        epochs, learning_rate: of training.
-        batch_size: series for each step of the gradient; None = a tenth of them, from 4 to 256.
-        warm_up: of the epochs, so many at the start for the predictor alone, on random requests.
-        train_budgets: (low, high): draw each series' budget (total, price) anew in each epoch: one model for all of them. The
-            range of prices for ``pace="price"``.
-        validation: share of the series that is held out of training, to choose the epoch by.
+        effort: ``quick``, ``normal``, ``thorough`` or a number: a multiple of the training steps.
+        batch_size, learning_rate: of training.
+        validation: share of the series that is held out of training, to choose by.
         class_weight: None, ``balanced`` or a weight for each class, as in scikit-learn.
         table: for data frames: what the columns are, as fields of ``TableSpec``, say
             ``{"id": "stay", "time": "hour", "label": "died"}``.
@@ -84,29 +79,28 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         n_features_in_: number of features; of a 2-D X, number of columns.
         feature_names_in_: their names, where the menu, the table or the columns of a frame say them.
         menu_: what can be ordered.
-        history_: one record for each epoch.
+        history_: one record for each stretch of training.
+        kept_: the acquirer that is used, as validation chose it: ``learned-only`` or a fixed rule, say ``round-robin``.
         model_: policy and card, as `ww.load_model` gives it.
     """
 
     @_unchecked
     def __init__(
         self,
-        budget: float = 1.0,
+        budget: float | None = None,
         *,
-        total: float | None = None,
-        pace: str = "even",
+        mean_cost: float | None = None,
         price: float | None = None,
+        total: float | None = None,
         menu: Menu | None = None,
         acquirer: str = "learned",
         predictor: str = "conv",
         width: int = 32,
         layers: int = 4,
         objective: str = "end-to-end",
-        epochs: int = 60,
-        batch_size: int | None = None,
+        effort: str | float = "normal",
+        batch_size: int = 64,
         learning_rate: float = 5e-3,
-        warm_up: int = 0,
-        train_budgets: tuple[float, float] | None = None,
         validation: float = 0.2,
         class_weight: str | Mapping[Any, float] | None = None,
         table: Any = None,
@@ -114,20 +108,18 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.budget = budget
-        self.total = total
-        self.pace = pace
+        self.mean_cost = mean_cost
         self.price = price
+        self.total = total
         self.menu = menu
         self.acquirer = acquirer
         self.predictor = predictor
         self.width = width
         self.layers = layers
         self.objective = objective
-        self.epochs = epochs
+        self.effort = effort
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.warm_up = warm_up
-        self.train_budgets = train_budgets
         self.validation = validation
         self.class_weight = class_weight
         self.table = table
@@ -172,18 +164,19 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 inputs.name_features(self, len(names))
             else:
                 series, names, menu = inputs.read_arrays(X, self, None), None, self.menu
-            spec = self._spec(len(series))
+            spec = self._spec()
             features = self._features(series[0].shape[1], names, menu)
             classes, labels = inputs.read_labels(y, len(series), self)
             weights = inputs.read_weights(sample_weight, self.class_weight, classes[labels])
             whole = inputs.make_set(series, features, labels, inputs.read_groups(groups, len(series)), weights, spec.seed)
             data = _split(_without_weightless(whole), classes, menu, spec)
-            model = make_model(spec, data)
-            state = fit(model, data)
-            self.model_: Model = pace(model, data)
+            with torch_threads():
+                trained = fit_model(make_model(spec, data), data)
+            self.model_: Model = trained.model
         self.classes_: np.ndarray = classes
-        self.history_: list[dict[str, Any]] = state.history
-        self.menu_: Menu = model.policy.menu
+        self.history_: list[dict[str, Any]] = trained.state.history
+        self.kept_: str = trained.model.card.acquirer
+        self.menu_: Menu = trained.model.policy.menu
         if names is not None or (menu is not None and self.n_features_in_ == len(features)):
             inputs.name_features(self, self.n_features_in_, [feature.name for feature in features])
         return self
@@ -242,7 +235,7 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         with inputs.as_value_errors():
             return tables.read_table(X, self.table)
 
-    def _spec(self, n_series: int) -> RunSpec:
+    def _spec(self) -> RunSpec:
         """The parameters as a spec; this is where they are checked."""
         if self.acquirer == "oracle":
             raise ParameterError("acquirer 'oracle'", expected="one that is not told which features are real")
@@ -250,24 +243,16 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise ParameterError(f"a menu of type {type(self.menu).__name__}", expected="a whichwhen.Menu, or None")
         state = self.random_state
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31 - 1))
-        prices = DEFAULT_PRICES if self.pace == "price" and self.total is not None else None
         content: dict[str, Any] = {
             "data": {"name": "python", "validation": self.validation},
-            "budget": {
-                "per_step": self.budget,
-                "total": self.total,
-                "pace": self.pace,
-                "price": self.price,
-                "train_range": prices if self.train_budgets is None else self.train_budgets,
-            },
+            "budget": {"per_step": self.budget, "mean_cost": self.mean_cost, "price": self.price, "total": self.total},
             "acquirer": {"kind": self.acquirer},
             "predictor": {"kind": self.predictor, "width": self.width, "layers": self.layers},
             "training": {
                 "objective": self.objective,
-                "epochs": self.epochs,
-                "batch_size": batch_size_for(n_series) if self.batch_size is None else self.batch_size,
+                "effort": self.effort,
+                "batch_size": self.batch_size,
                 "learning_rate": self.learning_rate,
-                "warm_up": self.warm_up,
             },
             "seed": seed,
         }
@@ -275,7 +260,7 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             part, _, field = path.partition("__")
             if not (field and isinstance(content.get(part), dict)):
                 raise ParameterError(
-                    f"settings with {path!r}", expected="names such as 'acquirer__memory' or 'training__patience'"
+                    f"settings with {path!r}", expected="names such as 'acquirer__memory' or 'training__step_loss'"
                 )
             content[part][field] = value
         return parse_spec(RunSpec, inputs.plain(content), type(self).__name__)
@@ -307,7 +292,8 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         found = inputs.make_set(series, self.menu_.features, seed=model.card.spec.seed)
         scaler = Scaler(np.array(model.card.mean), np.array(model.card.std))
         scaled = replace(found, values=scaler.apply(found.values))
-        return evaluate(model.policy, scaled, samples=len(scaled) if keep else 0)
+        with torch_threads():
+            return evaluate(model.policy, scaled, samples=len(scaled) if keep else 0)
 
 
 def _without_weightless(series: SeriesSet) -> SeriesSet:

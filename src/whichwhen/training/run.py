@@ -26,6 +26,7 @@ from whichwhen.menu import Menu
 from whichwhen.model import FORMAT, Model, make_model
 from whichwhen.provenance import Provenance
 from whichwhen.specs import RunSpec
+from whichwhen.threads import torch_threads
 from whichwhen.training.checkpoints import TrainState, load_checkpoint, save_checkpoint
 from whichwhen.training.epochs import fit, gain_of_last_fifth
 from whichwhen.training.recipe import fit_recipe
@@ -43,9 +44,10 @@ def train(
     folder: Path | str | None = None,
     device: torch.device | str = "cpu",
     resume: bool = False,
+    threads: int = 1,
     on_epoch: Callable[[TrainState], None] = lambda state: None,
 ) -> dict[str, Any]:
-    """Train, choose the epoch on validation, evaluate once on test, and write the run folder. Returns its result.
+    """Train, choose on validation, evaluate once on test, and write the run folder. Returns its result.
 
     Args:
         spec: what to run.
@@ -54,9 +56,22 @@ def train(
         folder: where archives lie; the environment variable WHICHWHEN_DATA if not given.
         device: where to compute.
         resume: go on with an unfinished run of the same spec; a finished one is returned as it is.
+        threads: of torch, while this runs.
         on_epoch: called after each epoch, for progress.
     """
-    out = Path(out)
+    with torch_threads(threads):
+        return _train(spec, Path(out), data, folder, device, resume, on_epoch)
+
+
+def _train(
+    spec: RunSpec,
+    out: Path,
+    data: Dataset | None,
+    folder: Path | str | None,
+    device: torch.device | str,
+    resume: bool,
+    on_epoch: Callable[[TrainState], None],
+) -> dict[str, Any]:
     _check_out(out, spec, resume)
     if artifacts.is_finished(out):
         result = artifacts.load_result(out)
