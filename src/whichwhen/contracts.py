@@ -29,6 +29,9 @@ class Acquirer(nn.Module, ABC):
     unit: Unit = "logits"
     """What its scores mean. An objective that teaches it the drop of the loss makes them nats."""
 
+    reacts: bool = True
+    """Whether its requests may differ between series. If not, they need to be found only once."""
+
     remembers: bool = False
     """Whether the gradient has to run through its own state. If not, training can take all steps up again at once."""
 

@@ -22,7 +22,7 @@ from whichwhen.acquirers import (
     make_acquirer,
 )
 from whichwhen.acquirers.static import forest_importance, worth_per_cost
-from whichwhen.budget import Budget, MeanCost, PerStep, Price, Total, Unlimited, default_per_step
+from whichwhen.budget import Budget, MeanCost, PerStep, Price, Total, Unlimited, check_mean_cost, default_per_step
 from whichwhen.data.store import Dataset
 from whichwhen.errors import FeatureError, SpecError
 from whichwhen.menu import Feature, Menu, Order
@@ -223,8 +223,10 @@ def blank_model(card: Card) -> Model:
             acquirer = WithOwnPredictor(acquirer, copy)
     priced = acquirer.unit != "logits" and (by_recipe or spec.budget.price is not None)
     budget = make_budget(card, menu, priced)
-    if kind != "none":  # it spends nothing: free channels alone are a menu for it
+    if kind not in ("none", "complete"):  # free channels alone are a menu for none, and complete has no limit
         budget.check(menu)
+        if spec.budget.mean_cost is not None:
+            check_mean_cost(spec.budget.mean_cost, menu)
     return Model(card, Policy(menu, budget, acquirer.eval(), predictor.eval()))
 
 

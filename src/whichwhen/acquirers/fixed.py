@@ -57,6 +57,7 @@ class RandomMasks(Acquirer):
 class _Constant(Acquirer):
     """The same score for every order at every step."""
 
+    reacts = False
     score: float
 
     def __init__(self, n_orders: int) -> None:

@@ -19,6 +19,7 @@ class RoundRobinAcquirer(Acquirer):
     budget buys it is a static choice.
     """
 
+    reacts = False
     ranks: Tensor
     amounts: Tensor
     sizes: Tensor

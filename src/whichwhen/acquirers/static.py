@@ -19,6 +19,7 @@ class StaticAcquirer(Acquirer):
     the last one.
     """
 
+    reacts = False
     scores: Tensor
 
     def __init__(self, n_orders: int, segments: int, horizon: int) -> None:

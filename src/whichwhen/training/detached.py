@@ -56,12 +56,13 @@ def roll_out_replayed(policy: Policy, batch: Batch, generator: Generator | None 
         )
     # a decision is made for all that took part in the step before; it counts for those that take part in its own
     views, states = (
-        join([narrow(part, n) for part, n in zip(parts, walked.sizes, strict=False)]) for parts in (walker.views, walker.states)
+        [narrow(part, n) for part, n in zip(parts, walked.sizes, strict=False)] for parts in (walker.views, walker.states)
     )
-    scores, _ = acquirer.step(views, states)
+    scores = _take_up(acquirer, views, states)
+    allowance = join([view.allowance for view in views])
     noise = walked.flat(lambda step: step.selection.noise)
     rules = policy.rules.to(batch.values.device)
-    selection = selector.select(scores, views.allowance, rules.costs, noise=noise)
+    selection = selector.select(scores, allowance, rules.costs, noise=noise)
     asked = walked.flat(lambda step: step.selection.request)
     relaxed = asked + selection.relaxed - selection.relaxed.detach()
     selection = replace(selection, request=asked, relaxed=relaxed)
@@ -75,6 +76,17 @@ def roll_out_replayed(policy: Policy, batch: Batch, generator: Generator | None 
         walked.lengths,
         logits,
     )
+
+
+def _take_up(acquirer: Acquirer, views: list[View], states: list[State]) -> Scores:
+    """The scores of all decisions: the first by itself, as nothing was asked before it, then the others in one call.
+
+    Where the states are not of one shape (an attention's past), step by step.
+    """
+    shapes = [[tensor.shape[1:] for tensor in state.values()] for state in states[1:]]
+    if shapes and all(shape == shapes[0] for shape in shapes):
+        views, states = [views[0], join(views[1:])], [states[0], join(states[1:])]
+    return join([acquirer.step(view, state)[0] for view, state in zip(views, states, strict=True)])
 
 
 class Recording(Acquirer):

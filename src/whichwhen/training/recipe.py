@@ -30,7 +30,7 @@ from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, caps_up_to, default_per_step
 from whichwhen.data.store import Dataset
 from whichwhen.errors import TrainingError
-from whichwhen.evaluation import Evaluation, Metrics, evaluate
+from whichwhen.evaluation import Metrics, evaluate
 from whichwhen.evaluation.prices import knows_prices, with_budget
 from whichwhen.model import Model, blank_model, fit_rule, importance_of
 from whichwhen.noise import NoisePool
@@ -41,7 +41,7 @@ from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, o
 from whichwhen.training.class_weights import class_weights
 from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_replayed
 from whichwhen.training.objectives import EndToEnd, make_objective
-from whichwhen.training.requests import Requests, collect, mixture, random_requests
+from whichwhen.training.requests import Requests, collect, losses_on, mixture, random_requests
 from whichwhen.training.trained import Candidate, Trained
 from whichwhen.types import Hindsight, Rows
 
@@ -74,6 +74,8 @@ ROUND = 200
 """Optimiser steps between two lines of the history and two checkpoints."""
 TURNS = (1, 1.5, 2, 3, 4, 5, 8, 12)
 """Sizes of round robins that are tried, as multiples of what the budget buys."""
+FEW = 100
+"""Validation series below which the choice between network and rule looks at neighbouring budgets, too."""
 MEAN_COSTS = (0.5, 1.0, 2.0)
 """Mean costs that settling a rule includes, in typical orders."""
 
@@ -352,12 +354,7 @@ class _Recipe:
     def _price_range(self) -> tuple[float, float]:
         """The prices of training, from what the warmed-up predictor gains from everything on validation."""
         policy = replace(self.model.policy, budget=Unlimited())
-        losses = [
-            evaluate(
-                replace(policy, acquirer=acquirer), self.data.validation, device=self.device, loop=walk_then_read
-            ).metrics.loss
-            for acquirer in (self._fixed("none"), self._fixed("complete"))
-        ]
+        losses = [self._validation_loss(replace(policy, acquirer=self._fixed(kind))) for kind in ("none", "complete")]
         gain = max(LEAST_GAIN, losses[0] - losses[1])
         mean_order = self.everything / max(1, sum(order.cost > 0 for order in self.model.policy.menu.orders))
         unit = gain / float(self.data.train.lengths.mean()) / mean_order
@@ -482,10 +479,14 @@ class _Recipe:
             return own.total / self.data.horizon
         return default_per_step(menu) if own.per_step is None else own.per_step
 
+    def _validation_losses(self, policy: Policy) -> np.ndarray:
+        """Of each validation series, with the bill where there is a price."""
+        validation = self.data.validation
+        losses, costs = losses_on(policy, validation, collect(policy, validation, self.device), self.device)
+        return losses + self._charge() * costs
+
     def _validation_loss(self, policy: Policy) -> float:
-        """With the bill, where the price is the user's."""
-        found = evaluate(policy, self.data.validation, device=self.device, loop=walk_then_read)
-        return float(paired_losses(found, self._charge()).mean())
+        return float(self._validation_losses(policy).mean())
 
     def _charge(self) -> float:
         """What a unit of cost is charged at in comparisons: the price, or that which gives the mean cost; 0 under a cap."""
@@ -505,14 +506,31 @@ class _Recipe:
         network.policy.predictor.load_state_dict(_named(self.state.extra, "network"))
         network = Model(network.card.model_copy(update={"kept": "learned-only"}), network.policy)
         models = {"learned-only": network, self.facts["rule"]: self.rule}
-        losses = {}
-        for name, model in models.items():
+        for model in models.values():
             for module in model.modules().values():
                 module.eval()
-            losses[name] = self._validation_loss(model.policy)
+        losses = {name: self._loss_for_choice(model) for name, model in models.items()}
         kept = "learned-only" if losses["learned-only"] < losses[self.facts["rule"]] else self.facts["rule"]
         candidates = tuple(Candidate(model, losses[name], name == kept) for name, model in models.items())
         return Trained(models[kept], self.state, candidates, dict(self.facts["screened"]))
+
+    def _loss_for_choice(self, model: Model) -> float:
+        """At the budget asked for; with few validation series, the mean with those at half and twice the amount.
+
+        One loss of a few dozen series says little. The neighbouring budgets ask for other things of the same series, which
+        takes part of the chance out of the comparison.
+        """
+        own = self.spec.budget
+        if len(self.data.validation) >= FEW or own.kind not in ("per-step", "mean-cost"):
+            return self._validation_loss(model.policy)
+        amount = self._amount_asked()
+        losses = [self._validation_loss(model.policy)]
+        for other in (amount / 2, amount * 2):
+            if self._payable(other) and other >= self.typical:
+                wanted = own.at(per_step=other) if own.kind == "per-step" else own.at(mean_cost=other)
+                policy = with_budget(model, model.policy, wanted, self.data.validation, self.device)
+                losses.append(self._validation_loss(policy))
+        return float(np.mean(losses))
 
     # ---- small things -------------------------------------------------------------------------------------------------------
     @property
@@ -547,11 +565,6 @@ class _Recipe:
             kept = {p: before.state[p] for group in groups[:1] for p in group["params"] if p in before.state}  # type: ignore[union-attr]
             optimizer.state.update(kept)
         return optimizer
-
-
-def paired_losses(found: Evaluation, price: float) -> np.ndarray:
-    """``[N]``: the loss of each series plus price times cost."""
-    return found.losses + price * found.cost
 
 
 def _rule_at(policy: Policy, amount: float, budget: Budget) -> Policy:

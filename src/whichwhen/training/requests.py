@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
-from whichwhen.afterwards import Unread
+from whichwhen.afterwards import Unread, read_requests
 from whichwhen.data.store import SeriesSet
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import HardTopK
@@ -27,13 +28,11 @@ class Requests:
         bits: ``[sum of lengths, ceil(K / 8)]``, a row per step, series after series.
         offsets: ``[N + 1]``, where each series begins.
         n_orders: K.
-        cost: what is asked for, in cost per step.
     """
 
     bits: np.ndarray
     offsets: np.ndarray
     n_orders: int
-    cost: float
 
     def take(self, rows: np.ndarray) -> Float[Tensor, "B T K"]:
         """The requests of some series, 0 after the end of each."""
@@ -55,16 +54,44 @@ def collect(
     shape = int(series.offsets[-1] - series.offsets[0]), (n_orders + 7) // 8
     bits = np.zeros(shape, np.uint8) if shape[0] * shape[1] <= _IN_MEMORY else _on_disk(shape)
     offsets = series.offsets - series.offsets[0]
-    cost, by_length = 0.0, np.argsort(-series.lengths, kind="stable")
+    by_length = np.argsort(-series.lengths, kind="stable")
+    alike = not policy.acquirer.reacts and not policy.budget.settles
+    walked = by_length[:1] if alike else by_length
     with inference(policy):
-        for start in range(0, len(series), batch_size):
-            rows = by_length[start : start + batch_size]
+        for start in range(0, len(walked), batch_size):
+            rows = walked[start : start + batch_size]
             record = roll_out(policy, series.hindsight(rows, device, salt=salt).batch)
             for t, step in enumerate(record.steps):
                 asked = step.selection.request.cpu().numpy() > 0
                 bits[offsets[rows[: len(asked)]] + t] = np.packbits(asked, axis=-1)
-            cost += float(sum(step.cost.sum(dtype=torch.float64) for step in record.steps))
-    return Requests(bits, offsets, n_orders, cost / max(1, shape[0]))
+    if alike:
+        first = bits[offsets[walked[0]] : offsets[walked[0] + 1]].copy()
+        for row in range(len(series)):
+            bits[offsets[row] : offsets[row + 1]] = first[: series.lengths[row]]
+    return Requests(bits, offsets, n_orders)
+
+
+def losses_on(
+    policy: Policy, series: SeriesSet, requests: Requests, device: torch.device | str = "cpu", batch_size: int = 512
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each series where these requests are made: the loss as in :class:`Evaluation`, and what the requests cost."""
+    rules = policy.rules.to(torch.device(device))
+    losses, costs = np.zeros(len(series)), np.zeros(len(series))
+    by_length = np.argsort(-series.lengths, kind="stable")
+    with inference(policy):
+        for start in range(0, len(series), batch_size):
+            rows = by_length[start : start + batch_size]
+            known, asked = series.hindsight(rows, device), requests.take(rows).to(device)
+            record = read_requests(policy.predictor, rules, known.batch, asked)
+            each = torch.zeros(len(rows), dtype=torch.float64, device=asked.device)
+            if known.step_labels is None:
+                each += F.cross_entropy(record.final_logits.double(), known.labels, reduction="none")
+            else:
+                labels = known.step_labels[record.series_by_row, record.time_by_row]
+                loss = F.cross_entropy(record.logits_by_row.double(), labels, reduction="none")
+                each.index_add_(0, record.series_by_row, loss / known.batch.lengths[record.series_by_row])
+            losses[rows], costs[rows] = each.cpu().numpy(), (asked.sum(1) @ rules.costs).cpu().numpy()
+    return losses, costs
 
 
 def _on_disk(shape: tuple[int, int]) -> np.ndarray:
