@@ -15,11 +15,8 @@ from pydantic import BaseModel
 
 from whichwhen._version import __version__
 from whichwhen.cli.arguments import (
-    AblationsArgs,
     AdaptiveArgs,
-    AssumptionsArgs,
     BenchArgs,
-    ClinicalArgs,
     DataArgs,
     DemoArgs,
     EvaluateArgs,
@@ -29,12 +26,12 @@ from whichwhen.cli.arguments import (
     ReportArgs,
     TrainArgs,
 )
-from whichwhen.cli.grids import run_ablations, run_adaptive, run_assumptions, run_clinical, run_paper, run_report
+from whichwhen.cli.grids import run_adaptive, run_paper, run_report
 from whichwhen.cli.output import MissedError, StoppedError, show_warnings_plainly
 from whichwhen.cli.removed import refuse_removed
 from whichwhen.cli.runs import run_bench, run_data, run_demo, run_evaluate, run_pack, run_plot, run_train
 from whichwhen.errors import SpecError, WhichwhenError
-from whichwhen.presets import PAPER_DATA, Preset, best_spec, preset_spec
+from whichwhen.presets import PAPER_DATA, Preset, preset_spec
 from whichwhen.specs import RunSpec
 
 VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
@@ -46,9 +43,6 @@ VERBS: dict[str, tuple[type[BaseModel], Callable[[Any], None]]] = {
     "demo": (DemoArgs, run_demo),
     "paper": (PaperArgs, run_paper),
     "adaptive": (AdaptiveArgs, run_adaptive),
-    "ablations": (AblationsArgs, run_ablations),
-    "clinical": (ClinicalArgs, run_clinical),
-    "assumptions": (AssumptionsArgs, run_assumptions),
     "report": (ReportArgs, run_report),
     "bench": (BenchArgs, run_bench),
 }
@@ -147,7 +141,6 @@ def _train_default(words: list[str]) -> TrainArgs:
     named = next((word for word in words if word in PAPER_DATA), RunSpec().data.name)
     if preset == "default" or {"-h", "--help"} & set(words):
         return TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
-    meant = tyro.cli(TrainArgs, prog="whichwhen train", args=words).run  # a value may look like a name: read the flags for real
-    if preset == "best":
-        return TrainArgs(run=best_spec(meant.data, meant.acquirer, meant.budget.per_step), preset=preset)
+    guess = TrainArgs(run=preset_spec(preset, named), preset=preset)  # type: ignore[arg-type]
+    meant = tyro.cli(TrainArgs, prog="whichwhen train", args=words, default=guess).run  # a value may look like a name
     return TrainArgs(run=preset_spec(preset, meant.data.name), preset=preset)  # type: ignore[arg-type]

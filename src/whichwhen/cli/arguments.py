@@ -126,8 +126,7 @@ class GridArgs(_Args):
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
         (), description="Part of the grid: data sets, fakes, plain or shifted, acquirers (m-forda noise gp learned)."
     )
-    seeds: int | None = Field(None, description="Per setting (default: 4 and 5 as in the paper, 2 for reference acquirers).")
-    epochs: int | None = Field(None, description="Other than the preset's, for a trial.")
+    seeds: int | None = Field(None, description="Per setting (default: 4 and 5 as in the paper).")
     jobs: int = Field(1, description="Runs at once.")
     engine: Literal["joblib", "ray"] = Field("joblib", description="This machine, or a Ray cluster.")
     address: str | None = Field(None, description="ray: of the cluster (auto = the one here); else one is started.")
@@ -137,12 +136,12 @@ class GridArgs(_Args):
 
 
 class PaperArgs(GridArgs):
-    """Run the paper's grid, or what is left of it: tables, figures and a record per run.
+    """Run the paper's grid in the paper's settings, or what is left of it: tables, figures and a record per run.
 
     Finished runs are never run again; the same command goes on where it was stopped, in several processes if you like.
     """
 
-    preset: Literal["paper", "best"] = Field("paper", description="The paper's own settings, or the best that there are.")
+    epochs: int | None = Field(None, description="Other than the paper's, for a trial.")
 
 
 class AdaptiveArgs(GridArgs):
@@ -155,41 +154,9 @@ class AdaptiveArgs(GridArgs):
         (), description="Part of the grid: tasks (synthetic:pointer), acquirers, objectives."
     )
     seeds: int | None = Field(None, description="Per task and method (default: 5).")
+    effort: Literal["quick", "normal", "thorough"] | float = Field("normal", description="Multiple of the training steps.")
     out: Path = Field(Path("results/adaptive"), description="Folder for records and summary.")
     runs: Path = Field(Path("runs/adaptive"), description="Folder for the runs themselves.")
-
-
-class ClinicalArgs(GridArgs):
-    """Quality against the cost of laboratory tests on PhysioNet 2012 and 2019: a record per run, frontier, differences."""
-
-    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
-        (), description="Part of the grid: sets, acquirers, controls (physionet2012 learned)."
-    )
-    seeds: int | None = Field(None, description="Per set and acquirer (default: 3).")
-    out: Path = Field(Path("results/clinical"), description="Folder for records, summary, differences and the frontier.")
-    runs: Path = Field(Path("runs/clinical"), description="Folder for the runs themselves.")
-
-
-class AssumptionsArgs(GridArgs):
-    """What lifting the paper's assumptions brings: unequal costs, a total instead of a budget per step, delays."""
-
-    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
-        (), description="Part of the grid: sets and comparisons (costs-known, bursts-total)."
-    )
-    seeds: int | None = Field(None, description="Per comparison (default: 3).")
-    out: Path = Field(Path("results/assumptions"), description="Folder for records and summary.")
-    runs: Path = Field(Path("runs/assumptions"), description="Folder for the runs themselves.")
-
-
-class AblationsArgs(GridArgs):
-    """What each part of the learned acquirer brings: the recipe with one change at a time, on shifted m-FordA and pointer."""
-
-    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="WORD")] = Field(
-        (), description="Part of the grid: sets and changes (synthetic:pointer, shifted-no-time)."
-    )
-    seeds: int | None = Field(None, description="Per change (default: 3).")
-    out: Path = Field(Path("results/ablations"), description="Folder for records, summary and tables.")
-    runs: Path = Field(Path("runs/ablations"), description="Folder for the runs themselves.")
 
 
 class ReportArgs(_Args):

@@ -1,4 +1,4 @@
-"""Verbs about many runs: paper, adaptive, ablations, clinical, assumptions, report."""
+"""Verbs about many runs: paper, adaptive, report."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whichwhen.cli.arguments import (
-    AblationsArgs,
-    AdaptiveArgs,
-    AssumptionsArgs,
-    ClinicalArgs,
-    GridArgs,
-    PaperArgs,
-    ReportArgs,
-)
+from whichwhen.cli.arguments import AdaptiveArgs, GridArgs, PaperArgs, ReportArgs
 from whichwhen.cli.output import MissedError, StoppedError, console_on, print_json
 from whichwhen.errors import SpecError
 
@@ -29,7 +21,7 @@ def run_paper(args: PaperArgs) -> None:
     from whichwhen.experiments.paper import paper_grid
 
     _check_grid(args)
-    jobs = paper_grid(args.preset, seeds=args.seeds, only=args.only, epochs=args.epochs)
+    jobs = paper_grid(seeds=args.seeds, only=args.only, epochs=args.epochs)
     from whichwhen.reports.comparison import accuracy_tables, difference_table
 
     state = _run_grid(args, jobs)
@@ -37,7 +29,7 @@ def run_paper(args: PaperArgs) -> None:
     made = _write_report(args.out, args.data_dir, quiet=args.quiet or args.json_) if records else []
     if not args.json_:
         console = console_on()
-        for table in accuracy_tables(records) + ([difference_table(records, args.preset)] if records else []):
+        for table in accuracy_tables(records) + ([difference_table(records, "paper")] if records else []):
             console.print(table.rich())
     _end_grid(args, state, made)
 
@@ -47,7 +39,7 @@ def run_adaptive(args: AdaptiveArgs) -> None:
     from whichwhen.experiments.adaptive import SEEDS, adaptive_grid, summarise_adaptive
 
     _check_grid(args)
-    jobs = adaptive_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs)
+    jobs = adaptive_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.effort)
     from whichwhen.experiments.adaptive import write_exact
     from whichwhen.reports.comparison import adaptive_table
 
@@ -56,67 +48,6 @@ def run_adaptive(args: AdaptiveArgs) -> None:
     if not args.json_:
         console_on().print(adaptive_table(summarise_adaptive(state.done.values())).rich())
     _end_grid(args, state, made)
-
-
-def run_ablations(args: AblationsArgs) -> None:
-    """``whichwhen ablations``."""
-    from whichwhen.experiments.ablations import SEEDS, ablation_grid, summarise_ablations
-
-    _check_grid(args)
-    jobs = ablation_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs)
-    from whichwhen.reports.comparison import ablation_tables
-
-    state = _run_grid(args, jobs)
-    if not args.json_:
-        for table in ablation_tables(summarise_ablations(state.done.values())):
-            console_on().print(table.rich())
-    _end_grid(args, state, [])
-
-
-def run_clinical(args: ClinicalArgs) -> None:
-    """``whichwhen clinical``."""
-    from whichwhen.experiments.clinical import (
-        SEEDS,
-        calibration_curves,
-        clinical_grid,
-        summarise_clinical,
-        write_differences,
-    )
-
-    _check_grid(args)
-    seeds = SEEDS if args.seeds is None else args.seeds
-    jobs = clinical_grid(seeds, args.only, args.epochs, args.data_dir)
-    from whichwhen.experiments.records import load_record
-    from whichwhen.reports.clinical import clinical_tables, write_calibration, write_frontier
-
-    state = _run_grid(args, jobs)
-    whole = clinical_grid(max(seeds, SEEDS), (), args.epochs, args.data_dir)  # what --only left out is in the files, too
-    records = {job: record for job in whole if (record := load_record(args.out, job)) is not None}
-    done, rows = list(records), summarise_clinical(records.values())
-    made = write_differences(args.out, args.runs, done, args.data_dir)
-    made += write_frontier(rows, args.out)
-    made += write_calibration(calibration_curves(args.runs, done, args.data_dir), args.out)
-    if not args.json_:
-        for table in clinical_tables(rows):
-            console_on().print(table.rich())
-    _end_grid(args, state, made)
-
-
-def run_assumptions(args: AssumptionsArgs) -> None:
-    """``whichwhen assumptions``."""
-    from whichwhen.experiments.assumptions import SEEDS, add_rising_costs, assumptions_grid, summarise_assumptions
-
-    _check_grid(args)
-    jobs = assumptions_grid(SEEDS if args.seeds is None else args.seeds, args.only, args.epochs)
-    from whichwhen.experiments.records import load_records, write_summary
-    from whichwhen.reports.comparison import assumptions_table
-
-    state = _run_grid(args, jobs)
-    add_rising_costs(args.out, args.runs, [job for job in jobs if job.name in state.done], args.data_dir)
-    write_summary(args.out)
-    if not args.json_ and state.done:
-        console_on().print(assumptions_table(summarise_assumptions(load_records(args.out))).rich())
-    _end_grid(args, state, [])
 
 
 def _check_grid(args: GridArgs) -> None:
@@ -187,7 +118,7 @@ def _write_report(
             print(line, file=sys.stderr)
     title = f"Runs in {folder.resolve().name}"
     if (folder / RECORDS).is_dir():
-        clinical = all(record["preset"] == "clinical" for record in records)
-        title = "Quality against the cost of laboratory tests" if clinical else "The paper, reproduced"
+        adaptive = all(record["preset"] == "adaptive" for record in records)
+        title = "Reacting and planning" if adaptive else "The paper, reproduced"
     write_page(records, page, title, values=values, data_dir=data_dir)
     return [*made, page]

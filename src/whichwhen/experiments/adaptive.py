@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from whichwhen import artifacts
+from whichwhen.contracts import Selector
 from whichwhen.data import load_dataset, reference, synthetic
 from whichwhen.data.tasks.base import ChainTask
 from whichwhen.evaluation.statistics import mean_and_std
 from whichwhen.experiments.paper import Cell, Job, choose
 from whichwhen.files import write_json
+from whichwhen.noise import Generator, gumbel
 from whichwhen.rollout import inference, roll_out
-from whichwhen.selection import GumbelTopK
-from whichwhen.specs import AcquirerKind, AcquirerSpec, BudgetSpec, DataSpec, PredictorSpec, RunSpec, TrainingSpec
+from whichwhen.selection import HardTopK
+from whichwhen.specs import AcquirerKind, AcquirerSpec, BudgetSpec, DataSpec, PredictorSpec, RunSpec
+from whichwhen.types import Allowance, Scores, Selection
 
 SEEDS = 5
 TASKS = ("pointer", "planning", "triage", "exact")
@@ -35,15 +40,21 @@ class Method:
 METHODS = (
     Method("random", "end-to-end"),
     Method("table", "end-to-end"),
-    Method("learned", "end-to-end"),
-    Method("learned", "greedy-cmi"),
-    Method("learned", "value"),
-    Method("learned", "foresight"),
+    Method("learned-only", "end-to-end"),
+    Method("learned-only", "greedy-cmi"),
+    Method("learned-only", "value"),
+    Method("learned-only", "foresight"),
 )
 
 
-def adaptive_grid(seeds: int = SEEDS, only: Sequence[str] = (), epochs: int | None = None) -> tuple[Job, ...]:
-    """Every task with every method, at the budget that the task is meant for; first seeds first."""
+def adaptive_grid(seeds: int = SEEDS, only: Sequence[str] = (), effort: float | str = "normal") -> tuple[Job, ...]:
+    """Every task with every method, at the budget that the task is meant for; first seeds first.
+
+    Args:
+        seeds: how many per task and method.
+        only: words to choose by, see :func:`whichwhen.experiments.paper.choose`.
+        effort: of training; less than normal for a trial.
+    """
     jobs = []
     for name in TASKS:
         base = RunSpec(
@@ -51,21 +62,14 @@ def adaptive_grid(seeds: int = SEEDS, only: Sequence[str] = (), epochs: int | No
             budget=BudgetSpec(per_step=synthetic.find_task(name).budget),
             acquirer=AcquirerSpec(hidden=64, context=True),
             predictor=PredictorSpec(layers=3, dropout=0.0),
-            training=TrainingSpec(epochs=60, warm_up=20),
         )
-        if epochs is not None:
-            base = base.change(training__epochs=epochs, training__warm_up=max(0, min(20, epochs - 1)))
+        base = base.change(training__effort=effort)
         for method in METHODS:
-            for seed in range(seeds):
-                spec = base.change(acquirer__kind=method.acquirer, training__objective=method.objective, seed=seed)
-                if name == "pointer" and method.acquirer == "learned":
-                    spec = spec.change(acquirer__value_features=4)  # eight levels to tell apart
-                if method.objective == "value":
-                    # By accuracy an early epoch is kept, whose values are not learned yet and err in a lucky direction.
-                    spec = spec.change(training__choose_by="last")
-                    if name == "exact" and epochs is None:
-                        spec = spec.change(training__epochs=40, training__warm_up=10, training__learning_rate=0.003)
-                jobs.append(Job("adaptive", Cell(f"synthetic:{name}", "none"), spec, method.objective))
+            spec = base.change(acquirer__kind=method.acquirer, training__objective=method.objective)
+            if name == "pointer" and method.acquirer == "learned-only":
+                spec = spec.change(acquirer__value_features=4)  # eight levels to tell apart
+            cell = Cell(f"synthetic:{name}", "none")
+            jobs += [Job("adaptive", cell, spec.change(seed=seed), method.objective) for seed in range(seeds)]
     jobs.sort(key=lambda job: job.spec.seed)
     return choose(jobs, only)
 
@@ -78,6 +82,7 @@ def summarise_adaptive(records: Iterable[Mapping[str, Any]]) -> list[dict[str, A
     rows = []
     for (task, acquirer, objective), group in groups.items():
         spec = RunSpec.model_validate(group[0]["spec"])
+        assert spec.budget.per_step is not None
         known = reference(spec.data, spec.budget.per_step)
         assert known is not None
         mean, std = mean_and_std([record["test"]["accuracy"] for record in group])
@@ -114,6 +119,24 @@ def write_exact(out: Path, runs: Path, jobs: Sequence[Job]) -> list[Path]:
     return [out / "exact.json"]
 
 
+@dataclass(frozen=True)
+class AtRandom(Selector):
+    """Any orders that the budget pays for, all equally likely, whatever their scores are."""
+
+    def select(
+        self,
+        scores: Scores,
+        allowance: Allowance,
+        costs: Float[Tensor, " K"],
+        generator: Generator | None = None,
+        noise: Tensor | None = None,
+    ) -> Selection:
+        """Take the highest of ``noise``, ``[B, K]``; a price means nothing here."""
+        if noise is None:
+            noise = gumbel(scores.values.shape, scores.values, generator)
+        return HardTopK().select(Scores(noise), replace(allowance, price=None), costs)
+
+
 def against_exact_information(run: Path) -> dict[str, float]:
     """How near the scores of a finished run come to the exact conditional mutual information of each order, in nats.
 
@@ -127,7 +150,7 @@ def against_exact_information(run: Path) -> dict[str, float]:
     batch = data.test.hindsight(np.arange(len(data.test))).batch
     symbols = task.chain.symbols(data.test.padded() * data.scaler.std + data.scaler.mean)
     found: dict[str, float] = {}
-    for name, policy in (("own", model.policy), ("random", model.policy.with_selector(GumbelTopK()))):
+    for name, policy in (("own", model.policy), ("random", model.policy.with_selector(AtRandom()))):
         with inference(policy):
             record = roll_out(policy, batch, torch.Generator().manual_seed(0))
         beliefs = task.chain.follow(symbols, record.selections.request.numpy() > 0)

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whichwhen.errors import SpecError
-from whichwhen.presets import best_spec, preset_spec
-from whichwhen.specs import AcquirerKind, AcquirerSpec, DataSpec, FakeKind, RunSpec
-
-GridPreset = Literal["paper", "best"]
-BUDGET = 5.0
+from whichwhen.presets import preset_spec
+from whichwhen.specs import AcquirerKind, DataSpec, FakeKind, RunSpec
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Cell:
 class Job:
     """One run of a grid; ``preset`` says where its settings come from (``run`` = from elsewhere)."""
 
-    preset: GridPreset | Literal["run", "adaptive", "clinical", "assumptions", "ablations"]
+    preset: Literal["paper", "adaptive", "run"]
     cell: Cell
     spec: RunSpec
     variant: str = ""
@@ -65,16 +62,10 @@ CELLS = (
     *(Cell(FORDA, kind) for kind in KINDS),
     Cell(FORDA, "zeros", shifted=True),
 )
-MORE_CELLS = (Cell(FORDA, "noise", shifted=True), Cell(FORDA, "gp", shifted=True))
-"""Not in the paper; preset ``best`` runs them, too."""
 SEEDS = {DIGITS: 4, FORDA: 5}
 """As in the paper; its shifted table is one run, here it gets as many as the rest."""
 
-MAIN: tuple[AcquirerKind, ...] = ("random", "learned", "complete")
-REFERENCES: tuple[AcquirerKind, ...] = ("static", "none", "static-by-time", "table", "oracle")
-REFERENCE_SEEDS = 2
-LEARNED_SEEDS = 5
-"""In preset ``best``, on the digits, too."""
+ACQUIRERS: tuple[AcquirerKind, ...] = ("random", "learned", "complete", "static")
 
 CURVES = (Cell(FORDA, "zeros"), Cell(FORDA, "noise"))
 """Whose training curves get a test line, for learned and complete with the first seed."""
@@ -100,38 +91,28 @@ PAPER_NUMBERS: dict[tuple[Cell, str], tuple[float, float | None]] = {
 """Mean and standard deviation of test accuracy; the shifted table has no standard deviation."""
 
 
-def paper_grid(
-    preset: GridPreset, *, seeds: int | None = None, only: Sequence[str] = (), epochs: int | None = None
-) -> tuple[Job, ...]:
-    """The runs of a preset, first seeds first, so that a grid that is stopped early covers every cell; then the shorter first.
+def paper_grid(*, seeds: int | None = None, only: Sequence[str] = (), epochs: int | None = None) -> tuple[Job, ...]:
+    """The runs of the paper in its own settings.
+
+    First seeds come first, so that a grid that is stopped early covers every cell; then the shorter runs.
 
     Args:
-        preset: the paper's own settings, or the best that this project has.
         seeds: how many per cell; as in the paper if not given.
         only: words to choose by, see :func:`choose`.
         epochs: fewer or more than the preset's, for a trial.
     """
     if seeds is not None and seeds < 1:
         raise SpecError(f"seeds is {seeds}", expected="at least 1")
-    acquirers: tuple[AcquirerKind, ...] = (*MAIN, "static") if preset == "paper" else (*MAIN, *REFERENCES)
     jobs = []
-    for cell in CELLS if preset == "paper" else (*CELLS, *MORE_CELLS):
+    for cell in CELLS:
         data = DataSpec(name=cell.dataset, fakes=cell.fakes, shift=cell.shifted)
-        for acquirer in acquirers:
-            if preset == "best":
-                base = best_spec(data, AcquirerSpec(kind=acquirer), BUDGET)
-            else:
-                own = preset_spec(preset, cell.dataset)
-                base = own.change(data=data.model_dump(), acquirer__kind=acquirer, budget__per_step=BUDGET)
+        for acquirer in ACQUIRERS:
+            base = preset_spec("paper", cell.dataset).change(data=data.model_dump(), acquirer__kind=acquirer)
             if epochs is not None:
-                base = base.change(training__epochs=epochs, training__warm_up=max(0, min(base.training.warm_up, epochs - 1)))
-            count = SEEDS[cell.dataset]
-            if preset == "best":
-                count = {"learned": LEARNED_SEEDS, **dict.fromkeys(REFERENCES, REFERENCE_SEEDS)}.get(acquirer, count)
-            count = count if seeds is None else seeds
+                base = base.change(training__epochs=epochs)
             curve = cell in CURVES and acquirer in ("learned", "complete")
-            for seed in range(count):
-                jobs.append(Job(preset, cell, base.change(seed=seed, training__save_epochs=curve and seed == 0)))
+            for seed in range(SEEDS[cell.dataset] if seeds is None else seeds):
+                jobs.append(Job("paper", cell, base.change(seed=seed, training__save_epochs=curve and seed == 0)))
     jobs.sort(key=lambda job: (job.spec.seed, job.cell.dataset == DIGITS))
     return choose(jobs, only)
 

@@ -22,11 +22,8 @@ from whichwhen import artifacts
 from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation.curves import accuracy_on_test
 from whichwhen.evaluation.statistics import mean_and_std
-from whichwhen.experiments.ablations import summarise_ablations
 from whichwhen.experiments.adaptive import summarise_adaptive
-from whichwhen.experiments.assumptions import summarise_assumptions
-from whichwhen.experiments.clinical import summarise_clinical
-from whichwhen.experiments.paper import CELLS, MAIN, PAPER_NUMBERS, REFERENCES, Cell, Job
+from whichwhen.experiments.paper import ACQUIRERS, CELLS, PAPER_NUMBERS, Cell, Job
 from whichwhen.files import write_json
 from whichwhen.specs import RunSpec
 
@@ -129,8 +126,12 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
         "dataset": job.cell.dataset,
         "fakes": job.cell.fakes,
         "shifted": job.cell.shifted,
-        "budget": job.spec.budget.per_step,
+        "budget": result["budget"] if job.spec.budget.amount is None else job.spec.budget.amount,
+        "budget_kind": job.spec.budget.kind,
         "acquirer": job.acquirer,
+        "kept": result["kept"],
+        "price": result["price"],
+        "candidates": result["candidates"],
         "variant": job.variant,
         "seed": job.spec.seed,
         "commit": result["commit"],
@@ -145,7 +146,6 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
         "validation": result["validation"],
         "test": result["test"],
         "tests": result.get("tests", {"test": result["test"]}),
-        "other_budgets": result.get("other_budgets", []),
         "cpu_seconds": result["cpu_seconds"],
         "history": {"epoch": [history[i]["epoch"] for i in chosen], **curves},
         "correct": pack((series["label"] == series["prediction"]).to_numpy()),
@@ -158,8 +158,7 @@ def _command(job: Job) -> str:
     """What makes this run again."""
     if job.command:
         return job.command
-    grid = f"paper --preset {job.preset}" if job.preset in ("paper", "best") else job.preset
-    return f"whichwhen {grid} --only {job.name}"
+    return f"whichwhen {job.preset} --only {job.name}"
 
 
 def decimate(count: int) -> list[int]:
@@ -269,13 +268,6 @@ def summarise(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def at_other_budgets(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A record for each further budget that a run was tested at: the same model, another amount to spend."""
-    return [
-        {**record, "budget": other["budget"], "test": other} for record in records for other in record.get("other_budgets", [])
-    ]
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     there = [value for value in values if value is not None]
     return float(np.mean(there)) if there else None
@@ -283,9 +275,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _rank(key: tuple[Any, ...]) -> tuple[Any, ...]:
     preset, dataset, fakes, shifted, budget, acquirer, variant = key
-    cell, acquirers = Cell(dataset, fakes, shifted), (*MAIN, *REFERENCES)
+    cell = Cell(dataset, fakes, shifted)
     cells = CELLS.index(cell) if cell in CELLS else len(CELLS)
-    return preset, cells, cell.name, budget, acquirers.index(acquirer), acquirer, variant
+    place = ACQUIRERS.index(acquirer) if acquirer in ACQUIRERS else len(ACQUIRERS)
+    return preset, cells, cell.name, budget is None, budget or 0.0, place, acquirer, variant
 
 
 def summary_of(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -293,14 +286,11 @@ def summary_of(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     presets = {record["preset"] for record in records}
     if len(presets) == 1 and (own := _SUMMARIES.get(presets.pop())) is not None:
         return own(records)
-    return summarise([*records, *at_other_budgets(records)])
+    return summarise(records)
 
 
 _SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]]] = {
-    "ablations": summarise_ablations,
     "adaptive": summarise_adaptive,
-    "assumptions": summarise_assumptions,
-    "clinical": summarise_clinical,
 }
 """Grids whose rows are about something else than the paper's settings."""
 

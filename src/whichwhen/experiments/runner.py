@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from whichwhen import artifacts
@@ -54,36 +55,35 @@ class GridState:
     elsewhere: set[str] = field(default_factory=set)
 
     def running(self) -> dict[str, int]:
-        """Epochs behind them of the jobs that are under way, by name."""
+        """How many lines of its history each job that is under way has, by name."""
         names = {job.name for job in self.jobs} - set(self.done) - set(self.failed)
         found: dict[str, int] = {}
         for path in self.runs.glob("*.running"):
             try:
                 note = json.loads(path.read_text(encoding="utf-8"))
                 history = self.runs / path.stem / artifacts.HISTORY
-                epochs = history.read_bytes().count(b"\n") if history.is_file() else 0
+                lines = history.read_bytes().count(b"\n") if history.is_file() else 0
             except (OSError, ValueError):
                 continue  # it has just been finished
             if note["name"] in names and note["started"] >= self.started - 1:
-                found[note["name"]] = epochs
+                found[note["name"]] = lines
         return found
 
     def seconds_left(self) -> float | None:
-        """By what runs of the same kind took; None before the first has finished."""
-        spent = [(name, record["cpu_seconds"]) for name, record in self.done.items()]
-        if not spent:
+        """By the seconds and the lines of history of finished runs of the same kind; None before the first has finished."""
+        if not self.done:
             return None
-        kinds: dict[tuple[str, ...], list[float]] = {}
+        kinds: dict[tuple[str, ...], list[tuple[float, int]]] = {}
         jobs = {job.name: job for job in self.jobs}
-        for name, seconds in spent:
+        for name, record in self.done.items():
             for kind in _kinds(jobs[name]):
-                kinds.setdefault(kind, []).append(seconds)
+                kinds.setdefault(kind, []).append((record["cpu_seconds"], record["epochs"]))
         running, left = self.running(), 0.0
         for job in self.jobs:
             if job.name in self.done or job.name in self.failed or job.name in self.elsewhere:
                 continue
-            seconds = next(sum(kinds[kind]) / len(kinds[kind]) for kind in _kinds(job) if kind in kinds)
-            left += seconds * (1 - min(0.95, running.get(job.name, 0) / job.spec.training.epochs))
+            seconds, lines = np.mean(next(kinds[kind] for kind in _kinds(job) if kind in kinds), axis=0)
+            left += float(seconds) * (1 - min(0.95, running.get(job.name, 0) / max(1.0, float(lines))))
         return left / self.workers
 
 

@@ -10,16 +10,16 @@ from rich import box
 from rich.table import Table
 
 from whichwhen.evaluation.statistics import paired_difference
-from whichwhen.experiments.ablations import summarise_ablations
 from whichwhen.experiments.adaptive import summarise_adaptive
-from whichwhen.experiments.assumptions import summarise_assumptions
-from whichwhen.experiments.clinical import summarise_clinical
 from whichwhen.experiments.records import correct_of, summarise
 
 LABELS = {"m-forda": "m-FordA", "spoken-arabic-digits": "SpokenArabicDigits", "japanese-vowels": "JapaneseVowels"}
 FAKES = {"none": "no fakes", "zeros": "Zeros", "noise": "Noise", "gp": "GP"}
-PRESETS = {"paper": "the paper's settings", "best": "our best settings", "run": "own runs", "adaptive": "every objective"}
-ORDER = ("none", "random", "static", "static-by-time", "table", "learned", "oracle", "complete")
+PRESETS = {"paper": "the paper's settings", "run": "own runs", "adaptive": "every objective"}
+ORDER = (
+    *("none", "random", "static", "round-robin", "static-by-time"),
+    *("table", "learned-only", "learned", "oracle", "complete"),
+)
 PAIRS = (("learned", "random"), ("learned", "static"), ("learned", "complete"), ("learned", "table"), ("complete", "random"))
 
 
@@ -178,63 +178,11 @@ def adaptive_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
     return TextTable("Reacting and planning", header, body, note)
 
 
-def assumptions_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """What each lifted assumption brings."""
-    body = [
-        (
-            row["comparison"],
-            row["side"],
-            LABELS.get(row["dataset"], row["dataset"]),
-            _number(row["mean"], row["std"]),
-            f"{row['cost_per_series']:.1f}",
-            "–" if row["optimum"] is None else f"{row['optimum']:.3f}",
-            str(row["n_seeds"]),
-        )
-        for row in rows
-    ]
-    head = ("comparison", "side", "data", "test accuracy", "cost per series", "optimum", "seeds")
-    return TextTable("The paper's assumptions, lifted", head, tuple(body))
-
-
-def ablation_tables(rows: Sequence[Mapping[str, Any]]) -> list[TextTable]:
-    """What each part of a recipe brings, a table per task."""
-    tables = []
-    head = ("part", "change", "test accuracy", "difference", "cost per step", "real", "seeds")
-    for task in _unique(row["task"] for row in rows):
-        body = [
-            (
-                row["part"] or "–",
-                row["words"],
-                _number(row["mean"], row["std"]),
-                f"{row['difference']:+.3f}" if row["part"] and row["difference"] is not None else "–",
-                f"{row['cost_per_step']:.2f}",
-                "–" if row["real_fraction"] is None else f"{row['real_fraction']:.0%}",
-                str(row["n_seeds"]),
-            )
-            for row in rows
-            if row["task"] == task
-        ]
-        title = (
-            f"{'m-FordA, zeros, shifted' if task == 'shifted' else 'The pointer task'}: the recipe with one change at a time"
-        )
-        tables.append(TextTable(title, head, tuple(body)))
-    return tables
-
-
 def all_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
     """Everything, in reading order."""
     presets = _unique(record["preset"] for record in records)
-    match presets:
-        case ["ablations"]:
-            return ablation_tables(summarise_ablations(records))
-        case ["adaptive"]:
-            return [adaptive_table(summarise_adaptive(records))]
-        case ["assumptions"]:
-            return [assumptions_table(summarise_assumptions(records))]
-        case ["clinical"]:
-            from whichwhen.reports.clinical import clinical_tables  # which is made of this module's tables
-
-            return clinical_tables(summarise_clinical(records))
+    if presets == ["adaptive"]:
+        return [adaptive_table(summarise_adaptive(records))]
     tables = accuracy_tables(records)
     tables += [difference_table(records, preset) for preset in presets]
     return tables + [cost_table(records, preset) for preset in presets]

@@ -12,11 +12,9 @@ import polars as pl
 from whichwhen import artifacts
 from whichwhen.data import load_dataset
 from whichwhen.errors import DataError, RunFolderError
-from whichwhen.experiments.clinical import summarise_clinical
 from whichwhen.experiments.paper import Cell, Job
 from whichwhen.experiments.records import RECORDS, key_of, load_records, make_record, pattern_of
 from whichwhen.files import write_text
-from whichwhen.reports.clinical import draw_frontier, write_frontier
 from whichwhen.reports.comparison import FAKES, LABELS, all_tables, cell_label
 from whichwhen.reports.figures import draw_curves, draw_kinds, draw_patterns, save_figure
 from whichwhen.specs import DataSpec
@@ -72,9 +70,6 @@ def write_figures(
     except DataError as error:
         missing.append(f"no figures of data samples: {error}")
     paths = []
-    if "frontier" in drawn:  # stands beside the records, where `whichwhen clinical` puts it
-        del drawn["frontier"]
-        paths += write_frontier(summarise_clinical(r for r in records if r["preset"] == "clinical"), out)
     for name, figure in drawn.items():
         for form in ("png", "pdf"):
             path = out / FIGURES / f"{name}.{form}"
@@ -84,14 +79,12 @@ def write_figures(
 
 
 def record_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
-    """Acquisition patterns, training curves and the clinical frontier, by name, from the records alone.
+    """Acquisition patterns and training curves, by name, from the records alone.
 
     Of patterns and curves the first seed of each setting is drawn.
     """
     first = first_seeds(records)
     figures: dict[str, Figure] = {}
-    if clinical := [record for record in records if record["preset"] == "clinical"]:
-        figures["frontier"] = draw_frontier(summarise_clinical(clinical))
     for preset in dict.fromkeys(record["preset"] for record in records):
         cells = dict.fromkeys((r["dataset"], r["fakes"], r["shifted"]) for r in first if r["preset"] == preset)
         for dataset, fakes, shifted in cells:

@@ -89,7 +89,8 @@ class GridProgress:
         line = f"{len(state.done) + len(state.failed)}/{len(state.jobs)}  {outcome.job.name:<52} "
         if outcome.record is not None:
             record = outcome.record
-            line += f"accuracy {record['test']['accuracy']:.3f}  {record['epochs']} epochs  {record['cpu_seconds']:.0f} CPU s"
+            line += f"accuracy {record['test']['accuracy']:.3f}  {record['epochs']} {_unit(outcome.job)}s  "
+            line += f"{record['cpu_seconds']:.0f} CPU s"
         else:
             line += "another process is at it" if outcome.state == "elsewhere" else f"failed: {outcome.error}"
         self._console.print(f"{line}  ({self._time_left()})", highlight=False, soft_wrap=True)
@@ -106,7 +107,7 @@ class GridProgress:
             groups.setdefault((job.cell.name, job.acquirer), []).append(job)
         for (cell, acquirer), jobs in groups.items():
             done = [state.done[job.name] for job in jobs if job.name in state.done]
-            now = [f"epoch {running[job.name]}" for job in jobs if job.name in running]
+            now = [f"{_unit(job)} {running[job.name]}" for job in jobs if job.name in running]
             failed = sum(job.name in state.failed for job in jobs)
             if not (now or failed) and len(done) in (0, len(jobs)) and len(groups) > 12:
                 continue  # a long grid: only what moves
@@ -128,3 +129,8 @@ class GridProgress:
             return "time left: not known yet"
         minutes = round(seconds / 60)
         return f"about {minutes // 60} h {minutes % 60:02d} min left" if minutes >= 60 else f"about {minutes} min left"
+
+
+def _unit(job: Job) -> str:
+    """What a line of a job's history is about."""
+    return "round" if job.spec.training.epochs is None else "epoch"
