@@ -19,12 +19,12 @@ class TableAcquirer(Acquirer):
     def __init__(self, n_orders: int, horizon: int, unit: Unit = "log-worth") -> None:
         super().__init__()
         self.unit = unit
-        self.table = nn.Parameter(torch.zeros(horizon, n_orders))
+        self.by_time = nn.Parameter(torch.zeros(horizon, n_orders))
 
     def start_at(self, worth: float) -> None:
         """Start with the same log worth everywhere."""
         with torch.no_grad():
-            self.table.fill_(worth)
+            self.by_time.fill_(worth)
 
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """Nothing to carry."""
@@ -32,4 +32,4 @@ class TableAcquirer(Acquirer):
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
         """The row of the step that it orders for."""
-        return Scores(self.table[view.time.clamp(max=len(self.table) - 1)], self.unit), state
+        return Scores(self.by_time[view.time.clamp(max=len(self.by_time) - 1)], self.unit), state

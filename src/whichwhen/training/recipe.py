@@ -37,6 +37,7 @@ from whichwhen.noise import NoisePool
 from whichwhen.rollout import Policy
 from whichwhen.selection import Gate
 from whichwhen.specs import RULES, AcquirerKind
+from whichwhen.training.augment import augmented, spread_of
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.class_weights import class_weights
 from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_replayed
@@ -51,6 +52,8 @@ MANY = 3000
 """Training series from which on the steps grow, with the square root of their number."""
 ACQUIRER_RATE = 0.3
 """The acquirer's learning rate, as a multiple of the predictor's."""
+TABLE_RATE = 1.0
+"""The same for log worths by time, each of which has a gradient at its own step only; they are not clipped."""
 EXPLORE = 0.25
 """Share of the series that ask at random in the joint phase."""
 LARGEST_SHARE = 0.5
@@ -145,6 +148,8 @@ class _Recipe:
         state.rounds = sum(math.ceil(phase.steps / ROUND) for phase in self.phases)
         balanced = self.spec.training.class_weight == "balanced"
         self.balance = class_weights(data.train, len(data.classes)).to(device) if balanced else None
+        self.spread = spread_of(data.train)
+        self.augments = bool((self.spread > 0).any())
         for module in model.modules().values():
             module.to(device)
         costs = np.array([order.cost for order in model.policy.menu.orders if order.cost > 0])
@@ -253,7 +258,7 @@ class _Recipe:
             raise TrainingError(f"the loss became {value} at step {at}", do="lower --learning-rate")
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups for p in group["params"]], CLIP)
+        nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups if group["clip"] for p in group["params"]], CLIP)
         rate = self.spec.training.learning_rate * 0.5 * (1 + math.cos(math.pi * at / self.total))
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
@@ -328,7 +333,8 @@ class _Recipe:
         return loss, record, known
 
     def _known(self, rows: np.ndarray, salt: int) -> Hindsight:
-        return replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
+        known = replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
+        return augmented(known, self.spread, self.draws) if self.augments else known
 
     def _batches(self, phase: Phase, steps: range) -> Iterator[tuple[np.ndarray, int]]:
         """Rows of each batch, longest series first, and the number of the pass over the data."""
@@ -555,11 +561,17 @@ class _Recipe:
         return evaluate(policy, self.data.validation, device=self.device, loop=walk_then_read).metrics
 
     def _optimizer(self, model: Model, before: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
-        """AdamW; the acquirer at its own rate and without weight decay. What was learned ``before`` about moments stays."""
-        groups = [{"params": list(model.policy.predictor.parameters()), "share": 1.0, "weight_decay": WEIGHT_DECAY}]
-        moving = [p for p in model.policy.acquirer.parameters() if p.requires_grad]
-        if moving:
-            groups.append({"params": moving, "share": ACQUIRER_RATE, "weight_decay": 0.0})
+        """AdamW; the acquirer at its own rates and without weight decay. The predictor's moments of ``before`` stay."""
+        groups = [
+            {"params": list(model.policy.predictor.parameters()), "share": 1.0, "weight_decay": WEIGHT_DECAY, "clip": True}
+        ]
+        named = [(name, p) for name, p in model.policy.acquirer.named_parameters() if p.requires_grad]
+        tables = [p for name, p in named if name.endswith("by_time")]
+        others = [p for name, p in named if not name.endswith("by_time")]
+        if others:
+            groups.append({"params": others, "share": ACQUIRER_RATE, "weight_decay": 0.0, "clip": True})
+        if tables:
+            groups.append({"params": tables, "share": TABLE_RATE, "weight_decay": 0.0, "clip": False})
         optimizer = torch.optim.AdamW(groups, lr=self.spec.training.learning_rate, fused=True)
         if before is not None:
             kept = {p: before.state[p] for group in groups[:1] for p in group["params"] if p in before.state}  # type: ignore[union-attr]
