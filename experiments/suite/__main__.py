@@ -11,7 +11,12 @@ from pathlib import Path
 from experiments.suite.jobs import Job, choose, expected_seconds, full_grid, quick_grid
 from experiments.suite.records import finished, load_records
 from experiments.suite.run import Outcome, run_jobs
+from experiments.suite.summary import collect, compare, name_efforts, summarise
+from experiments.suite.targets import find_targets, render
 from whichwhen.errors import WhichwhenError
+from whichwhen.files import write_json
+
+SUMMARY, DIFFERENCES, TARGETS = "summary.json", "differences.json", "targets.json"
 
 
 def main(words: Sequence[str]) -> int:
@@ -25,8 +30,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/suite"), help="folder of records and tables")
     parser.add_argument("--runs", type=Path, default=Path("runs/suite"), help="folder of the runs")
     parser.add_argument("--dry-run", action="store_true", help="list the jobs and what they will take")
+    parser.add_argument("--tables", action="store_true", help="run nothing, write the tables from the records that are there")
     given = parser.parse_args(words)
     try:
+        if given.tables:
+            print(write_tables(given.out))
+            return 0
         grid = (quick_grid if given.quick else full_grid)(given.seeds, given.effort or "normal")
         return run_suite(choose(grid, given.only), given)
     except WhichwhenError as error:
@@ -51,10 +60,27 @@ def run_suite(jobs: Sequence[Job], given: argparse.Namespace) -> int:
         print(f"[{count}/{len(left)}] {outcome.job.name}: {describe(outcome)}", flush=True)
 
     outcomes = run_jobs(left, given.out, given.runs, given.jobs, tell)
-    commits = Counter(record["commit"] for record in load_records(given.out) if record["commit"])
-    if len(commits) > 1:
-        print(f"note: records of {len(commits)} commits: {', '.join(f'{commit[:15]} ({n})' for commit, n in commits.items())}")
+    print(write_tables(given.out))
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
+
+
+def write_tables(out: Path) -> str:
+    """Write summary, differences and targets from the records of a folder; returns the targets as text."""
+    records = name_efforts(load_records(out))
+    if not records:
+        return f"no records in {out}"
+    cells = collect(records)
+    found = compare(cells)
+    targets = find_targets(records, cells, found)
+    write_json(out / SUMMARY, summarise(cells))
+    write_json(out / DIFFERENCES, [one.to_dict() for one in found])
+    write_json(out / TARGETS, [target.to_dict() for target in targets])
+    commits = Counter(record["commit"] for record in records if record["commit"])
+    text = render(targets)
+    if len(commits) > 1:
+        names = ", ".join(f"{commit[:15]} ({count})" for commit, count in commits.items())
+        text += f"\nnote: records of {len(commits)} commits: {names}"
+    return text
 
 
 def describe(outcome: Outcome) -> str:

@@ -24,7 +24,14 @@ CURVE_AT = 2.0
 CURVE_POINTS, CURVE_LEAST, PRICES = 20, 0.05, 12
 SEEDS, MORE_SEEDS = 3, 5
 """Of the acquirers that the targets compare; of learned on the two sets whose targets ask for more."""
-REAL = {"m-forda": 10, "spoken-arabic-digits": 13, "japanese-vowels": 12, "ucr:BasicMotions": 6, "ucr:NATOPS": 24, "ucr:PenDigits": 2}
+REAL = {
+    "m-forda": 10,
+    "spoken-arabic-digits": 13,
+    "japanese-vowels": 12,
+    "ucr:BasicMotions": 6,
+    "ucr:NATOPS": 24,
+    "ucr:PenDigits": 2,
+}
 """Archive sets, and how many real columns each has."""
 MAIN: tuple[AcquirerKind, ...] = ("learned", "round-robin", "static", "complete")
 """Acquirers with :data:`SEEDS` seeds; the others have one."""
@@ -250,7 +257,7 @@ def choose(jobs: Iterable[Job], only: Sequence[str]) -> tuple[Job, ...]:
     return tuple(job for job in jobs if all((*job.words, job.name)[place] in words for place, words in wanted.items()))
 
 
-# ---- what it will take --------------------------------------------------------------------------------------------------------
+# ---- what it will take ------------------------------------------------------------------------------------------------------
 _NORMAL_SECONDS: dict[str, tuple[float, float]] = {}
 """CPU seconds of a run of learned and of a fixed rule at normal effort, evaluation included, by data set."""
 

@@ -73,7 +73,7 @@ def _is_current(record: Record) -> bool:
     if record["spec"] is None:
         return True
     try:
-        return RunSpec.model_validate(record["spec"]).hash == record["spec_hash"]
+        return bool(RunSpec.model_validate(record["spec"]).hash == record["spec_hash"])
     except (ValueError, WhichwhenError):
         return False
 
