@@ -16,7 +16,8 @@
     └── SessionError     a step-by-step session got something it cannot use
 
 Each message says, in one line, what was got, what was expected, and what to do. The command line turns them into
-exit code 2 without a traceback; anything else that escapes is a bug. What can be lived with is a :class:`DataWarning`.
+exit code 2 without a traceback; anything else that escapes is a bug. What can be lived with is a :class:`DataWarning` or a
+:class:`BudgetWarning`.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class DataError(WhichwhenError):
 
 class DataWarning(UserWarning):
     """Something about the data that may be meant and may be a mistake. One line that names the column."""
+
+
+class BudgetWarning(UserWarning):
+    """A budget that a model can't reach. One line that names the nearest one."""
 
 
 class InputError(DataError, ValueError):

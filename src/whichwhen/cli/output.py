@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from whichwhen.errors import DataWarning
+from whichwhen.errors import BudgetWarning, DataWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,11 +45,11 @@ def console_on(stderr: bool = False) -> Console:
 
 
 def show_warnings_plainly() -> None:
-    """Let warnings about the data be one line on stderr, without the line of code that gave them."""
+    """Let warnings about data and budgets be one line on stderr, without the line of code that gave them."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, DataWarning):
+        if issubclass(category, DataWarning | BudgetWarning):
             print(f"warning: {message}", file=sys.stderr)
         else:
             usual(message, category, *place, **more)

@@ -32,6 +32,12 @@ VALUES = {
     ("--preset", "best"): "leave it out: the default recipe takes its place",
     ("--selector", "top-k"): "use --selector gate",
 }
+OF_VERBS = {
+    ("demo", "--epochs"): "use --effort",
+    ("demo", "--trees"): "leave it out: the forest always has 1000 trees",
+    ("adaptive", "--epochs"): "use --effort",
+    ("paper", "--preset"): "leave it out: all runs are in the paper's settings",
+}
 VERBS = {
     "ablations": "see docs/log.md for what was found",
     "assumptions": "see docs/log.md for what was found",
@@ -45,9 +51,12 @@ def refuse_removed(words: Sequence[str]) -> None:
         raise SpecError(f"the verb {words[0]!r}, which was removed", do=VERBS[words[0]])
     for i, word in enumerate(words):
         flag, _, value = word.partition("=")
+        flag = flag.replace("_", "-")
         plain = "--" + flag.removeprefix("--no-") if flag.startswith("--no-") else flag
         if plain in FLAGS:
             raise SpecError(f"{flag}, which was removed", do=FLAGS[plain])
+        if (words[0], flag) in OF_VERBS:
+            raise SpecError(f"{flag} of `whichwhen {words[0]}`, which was removed", do=OF_VERBS[words[0], flag])
         value = value or (words[i + 1] if i + 1 < len(words) else "")
         if (flag, value) in VALUES:
             raise SpecError(f"{flag} {value}, which was removed", do=VALUES[flag, value])

@@ -87,8 +87,6 @@ def load(kind: type[C], path: Path) -> C:
             parameters["menu"] = _menu(parameters["menu"])
         if isinstance(parameters["class_weight"], dict):
             parameters["class_weight"] = dict(parameters["class_weight"]["weights"])
-        if parameters["train_budgets"] is not None:
-            parameters["train_budgets"] = tuple(parameters["train_budgets"])
         classes = np.array(facts.classes, dtype=np.dtype(facts.dtype))
         if len(classes) != len(model.card.classes) or classes.dtype.kind not in _KINDS:
             raise ValueError("its classes are not the model's")
@@ -99,6 +97,7 @@ def load(kind: type[C], path: Path) -> C:
             f"{path} holds no whole classifier ({reason})", expected=f"a file from {kind.__name__}.save"
         ) from None
     classifier.model_, classifier.menu_, classifier.classes_ = model, model.policy.menu, classes
+    classifier.kept_ = model.card.acquirer
     classifier.n_features_in_, classifier.history_ = facts.n_features_in, facts.history
     if facts.feature_names_in is not None:
         classifier.feature_names_in_ = np.array(facts.feature_names_in, dtype=object)

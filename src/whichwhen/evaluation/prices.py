@@ -14,6 +14,7 @@ from whichwhen.acquirers import RoundRobinAcquirer
 from whichwhen.afterwards import Unread, walk_then_read
 from whichwhen.budget import Budget, MeanCost, PerStep, Price, Total, Unlimited, check_mean_cost, default_per_step
 from whichwhen.data.store import SeriesSet
+from whichwhen.errors import BudgetWarning
 from whichwhen.evaluation.scoring import evaluate
 from whichwhen.menu import slack
 from whichwhen.model import Card, Model
@@ -180,7 +181,7 @@ def find_price_of_mean_cost(
 def _warn_of_reach(target: float, reached: float, price: float, why: str) -> None:
     warnings.warn(
         f"no price reaches a mean cost of {target:g} per step: {why}; the nearest is {reached:.3g}, at a price of {price:.3g}",
-        UserWarning,
+        BudgetWarning,
         stacklevel=4,
     )
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +30,7 @@ from whichwhen.afterwards import read_requests, walk_then_read
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, caps_up_to, default_per_step
 from whichwhen.data.store import Dataset
-from whichwhen.errors import TrainingError
+from whichwhen.errors import BudgetWarning, TrainingError
 from whichwhen.evaluation import Metrics, evaluate
 from whichwhen.evaluation.prices import knows_prices, with_budget
 from whichwhen.model import Model, blank_model, fit_rule, importance_of
@@ -534,7 +535,9 @@ class _Recipe:
         for other in (amount / 2, amount * 2):
             if self._payable(other) and other >= self.typical:
                 wanted = own.at(per_step=other) if own.kind == "per-step" else own.at(mean_cost=other)
-                policy = with_budget(model, model.policy, wanted, self.data.validation, self.device)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", BudgetWarning)  # nobody asked for these
+                    policy = with_budget(model, model.policy, wanted, self.data.validation, self.device)
                 losses.append(self._validation_loss(policy))
         return float(np.mean(losses))
 
