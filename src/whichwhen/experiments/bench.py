@@ -1,12 +1,13 @@
 """What acquisition costs: ratios to the bare predictor, measured side by side in one process, in CPU seconds.
 
-``bare`` is the same predictor on all features, ``fast`` is training as this project does it, ``literal`` the paper's loop as
+``bare`` is the same predictor on all features, ``fast`` is a step of the recipe's joint phase, ``literal`` the paper's loop as
 its text reads; each is forward, backward and optimiser step, with the same threads and allocator settings. They take
 turns, so that whatever else the machine does hits all of them, and the ratio is the median over the turns.
 """
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
 import platform
@@ -24,9 +25,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from whichwhen._version import __version__
-from whichwhen.acquirers import make_acquirer
+from whichwhen.acquirers import WithOwnPredictor, make_acquirer
 from whichwhen.allocator import keep_freed_memory
-from whichwhen.budget import PerStep
+from whichwhen.budget import Price, RandomPrice, caps_up_to
+from whichwhen.contracts import Acquirer
 from whichwhen.data import Dataset, SeriesSet, StoreWriter, open_store
 from whichwhen.experiments.literal import literal_logits
 from whichwhen.menu import Feature, Menu
@@ -34,12 +36,12 @@ from whichwhen.model import make_model
 from whichwhen.noise import NoisePool
 from whichwhen.predictors import ConvPredictor, LSTMPredictor
 from whichwhen.rollout import Policy, inference, roll_out
-from whichwhen.selection import GumbelTopK, HardTopK
+from whichwhen.selection import Gate
 from whichwhen.session import Session
 from whichwhen.specs import AcquirerSpec, RunSpec
-from whichwhen.training.detached import roll_out_detached
-from whichwhen.training.loop import fit
-from whichwhen.training.objectives import EndToEnd
+from whichwhen.training.detached import roll_out_replayed
+from whichwhen.training.epochs import fit
+from whichwhen.training.objectives import EndToEnd, Priced
 from whichwhen.types import Batch, Hindsight, Reveal
 
 Work = Callable[[], object]
@@ -74,13 +76,15 @@ SETTINGS = (
     Setting("wide", features=200, budget=20, limit=3.0),
     Setting("long", batch=200, steps=500),
 )
+PRICES = 1e-5, 1e-1
+"""Between which prices are drawn, in nats per order."""
 LITERAL_LIMIT, EVALUATION_LIMIT, MEMORY_LIMIT, EXPONENT_LIMIT, SESSION_LIMIT = 4.0, 2.5, 2.5, 1.1, 1e-3
 STREAMING_MEMORY_LIMIT, STREAMING_CPU_LIMIT = 1.1, 1.25
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A policy and a batch of a setting's size, with the three ways to train on it."""
+    """A policy as it is used, and a batch of a setting's size, with the three ways to train on it."""
 
     setting: Setting
     policy: Policy
@@ -95,6 +99,7 @@ class Bench:
         if setting.varied:  # as in SpokenArabicDigits: 4 to 93, 40 on average
             lengths = np.clip(rng.normal(40, 10, size), 4, steps).astype(np.int64)
             lengths[0] = steps
+            lengths = np.sort(lengths)[::-1].copy()  # the longest first, as training has them
         observed = torch.from_numpy(np.arange(steps) < lengths[:, None]).unsqueeze(-1).expand(size, steps, width)
         # the steps outermost in memory, as SeriesSet.hindsight makes it
         values = torch.from_numpy(rng.standard_normal((steps, size, width), dtype=np.float32)).transpose(0, 1) * observed
@@ -107,10 +112,10 @@ class Bench:
             if setting.predictor == "lstm"
             else ConvPredictor(width, setting.classes, steps, 32, setting.layers)
         )
-        times = 0 if setting.predictor == "lstm" else 8
-        reads = AcquirerSpec(hidden=setting.hidden, time_features=times, context=setting.context)
-        acquirer = make_acquirer(reads, menu, steps, steps, predictor.context_size, 0)
-        policy = Policy(menu, PerStep(setting.budget), acquirer, predictor, GumbelTopK())
+        acquirer = _acquirer(setting, menu, predictor.context_size)
+        if setting.context:
+            acquirer = WithOwnPredictor(acquirer, copy.deepcopy(predictor))
+        policy = Policy(menu, Price(PRICES[0], setting.budget), acquirer, predictor)
         return cls(setting, policy, Hindsight(batch, labels))
 
     def everything(self) -> tuple[Reveal, tuple[int, ...], Tensor]:
@@ -137,23 +142,39 @@ class Bench:
 
     def fast(self) -> Work:
         """One training step of acquirer and predictor, as this project does it."""
-        pool, objective = NoisePool(0, 1 << 22), EndToEnd()
+        menu, acquirer = self.policy.menu, self.policy.acquirer
+        budget = RandomPrice(*PRICES, caps_up_to(2 * self.setting.budget, menu), menu)
+        policy = replace(self.policy, budget=budget, selector=Gate())
+        pool, objective = NoisePool(0, 1 << 22), Priced(EndToEnd(0.3), policy.rules)
 
         def loss() -> Tensor:
-            return objective.loss(roll_out_detached(self.policy, self.known.batch, pool), self.known)
+            if isinstance(acquirer, WithOwnPredictor):
+                acquirer.follow(policy.predictor)
+            return objective.loss(roll_out_replayed(policy, self.known.batch, pool), self.known)
 
-        return _training_step(loss, self._parameters())
+        return _training_step(loss, _parameters(policy))
 
     def literal(self) -> Work:
         """One training step of acquirer and predictor, as the paper's text reads."""
+        own = _acquirer(self.setting, self.policy.menu, self.policy.predictor.context_size, gated=False)
+        policy = replace(self.policy, acquirer=own)
 
         def loss() -> Tensor:
-            return F.cross_entropy(literal_logits(self.policy, self.known.batch, self.setting.budget), self.known.labels)
+            return F.cross_entropy(literal_logits(policy, self.known.batch, self.setting.budget), self.known.labels)
 
-        return _training_step(loss, self._parameters())
+        return _training_step(loss, _parameters(policy))
 
-    def _parameters(self) -> list[torch.nn.Parameter]:
-        return [*self.policy.acquirer.parameters(), *self.policy.predictor.parameters()]
+
+def _acquirer(setting: Setting, menu: Menu, context_size: int, gated: bool = True) -> Acquirer:
+    """A learned acquirer of a setting's size; without the gate its scores are the paper's logits."""
+    times = 0 if setting.predictor == "lstm" else 8
+    reads = AcquirerSpec(kind="learned-only", hidden=setting.hidden, time_features=times, context=setting.context)
+    return make_acquirer(reads.kind, reads, menu, setting.steps, setting.steps, context_size, 0, gated)
+
+
+def _parameters(policy: Policy) -> list[torch.nn.Parameter]:
+    """What learns."""
+    return [p for model in (policy.acquirer, policy.predictor) for p in model.parameters() if p.requires_grad]
 
 
 def run_benchmarks(rounds: int = 9, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
@@ -266,7 +287,7 @@ def _training_step(loss: Callable[[], Tensor], parameters: list[torch.nn.Paramet
 def _measure_evaluation(rounds: int) -> dict[str, Any]:
     """The m-FordA test set's size: the loop with hard selection against one pass of the predictor over everything."""
     bench = Bench.of(Setting("evaluation", "conv", batch=1320, layers=4, hidden=32))
-    policy = replace(bench.policy, selector=HardTopK())
+    policy = bench.policy
     reveal, sizes, _ = bench.everything()
 
     def plain() -> None:
@@ -290,7 +311,7 @@ def _measure_evaluation(rounds: int) -> dict[str, Any]:
 def _measure_session(kind: str) -> dict[str, Any]:
     """One series, 40 features: the step's CPU time at the median, at the start and after hundreds of steps."""
     bench = Bench.of(Setting("session", kind, batch=1, layers=4 if kind == "conv" else 2, hidden=32))
-    policy = replace(bench.policy, selector=HardTopK())
+    policy = bench.policy
     for model in (policy.acquirer, policy.predictor):
         model.eval()
     session = Session(policy, ["a", "b"], np.zeros(40), np.ones(40))
