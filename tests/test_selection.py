@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from whichwhen.errors import SpecError
-from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel, draw_log_prob, gumbel, make_selector
+from whichwhen.menu import slack
+from whichwhen.noise import gumbel
+from whichwhen.selection import Gate, HardTopK, SequentialGumbel, draw_log_prob, make_selector
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores
 
-EXACT = [HardTopK(), GumbelTopK(), GumbelTopK(0.1), SequentialGumbel(), SequentialGumbel(0.1)]
+EXACT = [HardTopK(), Gate(), SequentialGumbel(), SequentialGumbel(0.1)]
 PENALTY = SequentialGumbel(repeat="penalty")
-RELAXED = [GumbelTopK(), SequentialGumbel(), PENALTY]
+RELAXED = [Gate(), SequentialGumbel(), PENALTY]
 ALL = [*EXACT, PENALTY]
 ONE = st.just(1.0)
 SCORE = st.one_of(
@@ -165,9 +167,9 @@ def test_hard_selection_is_the_greedy_fill(choice, waits):
 
 @settings(deadline=None, max_examples=100)
 @given(choice=choices(costs=COST), waits=st.booleans())
-def test_gumbel_top_k_is_the_greedy_fill_of_the_perturbed_scores(choice, waits):
+def test_without_a_price_the_gate_is_the_greedy_fill_of_the_perturbed_scores(choice, waits):
     scores, allowance, costs, generator = choice
-    selection = GumbelTopK().select(scores, replace(allowance, waits=waits), costs, generator)
+    selection = Gate().select(scores, replace(allowance, waits=waits), costs, generator)
     perturbed = (scores.values + selection.noise).tolist()
     wanted = wanted_of(scores, allowance)
     for i, found in enumerate(drawn(selection)):
@@ -248,14 +250,13 @@ def test_replay_with_the_recorded_noise_gives_the_same_selection(selector, choic
         assert torch.equal(getattr(first, name), getattr(again, name))
 
 
-@pytest.mark.parametrize("kind", ["top-k", "sequential"])
-def test_temperature_changes_the_gradient_and_not_the_choice(kind):
+def test_temperature_changes_the_gradient_and_not_the_choice():
     scores = torch.randn(50, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
     allowance = Allowance(torch.full((50,), 2.0), torch.ones(50, 6, dtype=torch.bool))
     weights = torch.arange(6.0)
     requests, gradients = [], []
     for temperature in (0.5, 5.0):
-        selector = make_selector(SelectorSpec(kind=kind, temperature=temperature))
+        selector = make_selector(SelectorSpec(kind="sequential", temperature=temperature))
         selection = selector.select(Scores(scores), allowance, torch.ones(6), torch.Generator().manual_seed(1))
         requests.append(selection.request)
         gradients.append(torch.autograd.grad((selection.relaxed @ weights).sum(), scores)[0])
@@ -263,7 +264,7 @@ def test_temperature_changes_the_gradient_and_not_the_choice(kind):
     assert not torch.allclose(*gradients)
 
 
-@pytest.mark.parametrize("selector", [GumbelTopK(), SequentialGumbel(), PENALTY], ids=repr)
+@pytest.mark.parametrize("selector", RELAXED, ids=repr)
 def test_noise_comes_from_the_generator_alone(selector):
     scores = Scores(torch.zeros(20, 6))
     allowance = Allowance(torch.full((20,), 2.0), torch.ones(20, 6, dtype=torch.bool))
@@ -308,13 +309,12 @@ def plackett_luce(logits, picks):
     return out
 
 
-@pytest.mark.parametrize("selector", [GumbelTopK(0.3), SequentialGumbel(0.3)], ids=repr)
 @pytest.mark.parametrize(("logits", "picks"), [([0.5, -1.0, 0.0, 1.0], 2), ([0.0, 2.0, 1.0], 3), ([1.0, -0.5, 0.0], 1)])
-def test_sampling_frequencies_match_the_closed_form(selector, logits, picks):
+def test_sampling_frequencies_match_the_closed_form(logits, picks):
     count = 20_000
     scores = Scores(torch.tensor(logits).expand(count, -1))
     allowance = Allowance(torch.full((count,), float(picks)), torch.ones(count, len(logits), dtype=torch.bool))
-    selection = selector.select(scores, allowance, torch.ones(len(logits)), torch.Generator().manual_seed(3))
+    selection = SequentialGumbel(0.3).select(scores, allowance, torch.ones(len(logits)), torch.Generator().manual_seed(3))
     expected = plackett_luce(logits, picks)
     seen = dict.fromkeys(expected, 0)
     for row in selection.order.tolist():
@@ -370,15 +370,15 @@ def relaxed_gradient(selector, values, allowance, weights, noise=None):
     return torch.autograd.grad((selection.relaxed * weights).sum(), values)[0], selection
 
 
-def test_gumbel_top_k_has_the_gradient_of_a_sigmoid_around_the_threshold():
+def test_without_a_price_the_gate_has_the_gradient_of_a_sigmoid_around_the_middle_of_last_taken_and_first_left():
     generator = torch.Generator().manual_seed(0)
     values, weights = torch.randn(8, 5, generator=generator), torch.randn(8, 5, generator=generator)
     allowance = Allowance(torch.full((8,), 2.0), torch.ones(8, 5, dtype=torch.bool))
-    found, selection = relaxed_gradient(GumbelTopK(0.7), values, allowance, weights)
+    found, selection = relaxed_gradient(Gate(), values, allowance, weights)
     perturbed = values + selection.noise
     ranked = perturbed.sort(-1, descending=True).values
-    share = torch.sigmoid((perturbed - ranked[:, 1:3].mean(-1, keepdim=True)) / 0.7)
-    assert torch.allclose(found, weights * share * (1 - share) / 0.7, atol=1e-6)
+    share = torch.sigmoid(perturbed - ranked[:, 1:3].mean(-1, keepdim=True))
+    assert torch.allclose(found, weights * share * (1 - share), atol=1e-6)
 
 
 @pytest.mark.parametrize("selector", [SequentialGumbel(0.7), SequentialGumbel(0.7, "penalty")], ids=repr)
@@ -455,7 +455,7 @@ def test_hard_selection_has_no_gradient():
 
 
 def test_specs_name_the_selectors():
-    assert make_selector(SelectorSpec(kind="top-k", temperature=0.5)) == GumbelTopK(0.5)
+    assert make_selector(SelectorSpec()) == Gate()
     assert make_selector(SelectorSpec(kind="sequential", temperature=2, repeat="penalty")) == SequentialGumbel(2.0, "penalty")
 
 
@@ -469,3 +469,167 @@ def test_the_paper_s_draws_take_the_first_of_equal_scores():
     )
     assert selection.request.tolist() == [[0, 1, 1, 0]]
     assert selection.order.tolist() == [[1, 2]]
+
+
+# -- the gate
+
+
+@st.composite
+def gates(draw, cost=COST, least=0, feasible=st.sampled_from([True, True, True, False])):
+    """Log worths at prices, caps and costs of a few series."""
+    size, n_orders = draw(st.integers(1, 4)), draw(st.integers(1, 7))
+
+    def table(element):
+        return [[draw(element) for _ in range(n_orders)] for _ in range(size)]
+
+    worth = st.one_of(st.sampled_from([0.0, 1.0, -1.0]), st.floats(-4, 4, width=32))
+    scores = Scores(torch.tensor(table(worth)), "log-worth")
+    allowance = Allowance(
+        torch.tensor([float(draw(st.integers(least, 2 * n_orders))) for _ in range(size)]),
+        torch.tensor(table(feasible)),
+        price=torch.tensor([draw(st.sampled_from([0.1, 0.5, 1.0, 2.0])) for _ in range(size)]),
+    )
+    return scores, allowance, torch.tensor([draw(cost) for _ in range(n_orders)])
+
+
+def margins(scores, allowance, costs):
+    """The log worth of each order minus the log of its price times its cost, in double precision."""
+    bill = allowance.price.double().unsqueeze(-1) * costs.double()
+    return scores.values.double() - bill.log()
+
+
+def counted(allowance, costs):
+    """The same allowance as one that says how many orders each series may take, all being feasible at one cost."""
+    count = (allowance.amount / costs[0] + 1e-6).floor().long().clamp(max=len(costs))
+    return replace(allowance, feasible=torch.ones_like(allowance.feasible), count=count)
+
+
+@settings(deadline=None, max_examples=150)
+@given(choice=gates())
+def test_without_noise_the_gate_asks_for_what_is_worth_its_price_the_largest_margins_first_and_skips_what_does_not_fit(choice):
+    scores, allowance, costs = choice
+    selection = Gate().select(scores, allowance, costs, noise=torch.zeros_like(scores.values))
+    exact = margins(*choice)
+    assume(((exact == 0) | (exact.abs() > 1e-5)).all())
+    worth = scores.values - costs.log() - allowance.price.log().unsqueeze(-1)  # ties as they are in single precision
+    for i, row in enumerate(worth.tolist()):
+        feasible, amount = allowance.feasible[i].tolist(), allowance.amount[i].item()
+        filled = expected_fill(row, feasible, amount, costs.tolist())
+        assert requested(selection)[i] == sorted(k for k in filled if row[k] > 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(choice=gates())
+def test_where_no_cap_binds_everything_is_asked_for_that_is_worth_more_than_its_price(choice):
+    scores, allowance, costs = choice
+    exact = margins(*choice)
+    assume((exact.abs() > 1e-5).all())
+    allowance = replace(allowance, amount=torch.full_like(allowance.amount, 100.0))
+    selection = Gate().select(scores, allowance, costs, noise=torch.zeros_like(scores.values))
+    assert torch.equal(selection.request > 0, (exact > 0) & allowance.feasible)
+    assert torch.equal(selection.price, allowance.price)
+
+
+@settings(deadline=None, max_examples=150)
+@given(choice=gates(cost=ONE))
+def test_at_one_cost_a_cap_bills_the_middle_of_the_last_margin_that_fits_and_the_first_that_does_not(choice):
+    scores, allowance, costs = choice
+    selection = Gate().select(scores, allowance, costs, noise=torch.zeros_like(scores.values))
+    for i, row in enumerate(margins(*choice).tolist()):
+        feasible = sorted((row[k] for k in range(len(row)) if allowance.feasible[i, k]), reverse=True)
+        fits, price = int(allowance.amount[i]), allowance.price[i].item()
+        binds = 0 < fits < len(feasible)
+        rise = max(0.0, (feasible[fits - 1] + feasible[fits]) / 2) if binds else 0.0
+        assert selection.price[i].item() == pytest.approx(price * math.exp(rise), rel=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(choice=gates(), seed=st.integers(0, 2**32), extra=st.floats(-9, 9, width=32))
+def test_what_may_not_be_asked_for_changes_neither_bill_nor_request(choice, seed, extra):
+    scores, allowance, costs = choice
+    noise = torch.randn(scores.values.shape, generator=torch.Generator().manual_seed(seed))
+    moved = Scores(torch.where(allowance.feasible, scores.values, scores.values + extra), scores.unit)
+    one, other = (Gate().select(each, allowance, costs, noise=noise) for each in (scores, moved))
+    assert torch.equal(one.request, other.request)
+    assert torch.equal(one.price, other.price)
+    assert not (one.request * ~allowance.feasible).any()
+
+
+@settings(deadline=None, max_examples=100)
+@given(choice=gates(), seed=st.integers(0, 2**32))
+def test_the_gate_has_the_gradient_of_a_sigmoid_at_the_noisy_margin_with_its_threshold_held_fixed(choice, seed):
+    scores, allowance, costs = choice
+    noise = torch.randn(scores.values.shape, generator=torch.Generator().manual_seed(seed))
+    values = scores.values.clone().requires_grad_()
+    selection = Gate().select(Scores(values, "log-worth"), allowance, costs, noise=noise)
+    assume(selection.relaxed.requires_grad)
+    weights = torch.linspace(-1, 1, values.numel()).view_as(values)
+    (gradient,) = torch.autograd.grad((selection.relaxed * weights).sum(), values)
+    noisy = margins(*choice) + noise
+    for i, row in enumerate(noisy.tolist()):
+        feasible = allowance.feasible[i].tolist()
+        filled = expected_fill(row, feasible, allowance.amount[i].item(), costs.tolist())
+        left = [row[k] for k in range(len(row)) if feasible[k] and k not in filled]
+        limit = max(0.0, (min(row[k] for k in filled) + max(left)) / 2) if filled and left else 0.0
+        for k, margin in enumerate(row):
+            share = 1 / (1 + math.exp(limit - margin)) if feasible[k] else 0.0
+            assert gradient[i, k].item() == pytest.approx(weights[i, k].item() * share * (1 - share), abs=1e-5)
+
+
+@settings(deadline=None, max_examples=100)
+@given(choice=gates())
+def test_hard_selection_is_the_gate_without_noise(choice):
+    scores, allowance, costs = choice
+    soft = Gate().select(scores, allowance, costs, noise=torch.zeros_like(scores.values))
+    assert torch.equal(HardTopK().select(scores, allowance, costs).request, soft.request)
+    free = replace(allowance, price=None)
+    soft = Gate().select(scores, free, costs, noise=torch.zeros_like(scores.values))
+    assert torch.equal(HardTopK().select(scores, free, costs).request, soft.request)
+
+
+@settings(deadline=None, max_examples=150)
+@given(choice=gates(cost=ONE, least=1), quiet=st.booleans(), seed=st.integers(0, 2**32), cost=COST)
+def test_a_count_for_each_series_is_a_short_cut_to_the_same_request_bill_and_gradient(choice, quiet, seed, cost):
+    scores, allowance, costs = choice
+    allowance, costs = replace(allowance, amount=allowance.amount * cost), costs * cost
+    known = counted(allowance, costs)
+    noise = torch.zeros_like(scores.values)  # without noise there are ties
+    if not quiet:
+        noise = torch.randn(scores.values.shape, generator=torch.Generator().manual_seed(seed))
+    found = []
+    for each in (known, replace(known, count=None)):
+        values = scores.values.clone().requires_grad_()
+        selection = Gate().select(Scores(values, "log-worth"), each, costs, noise=noise)
+        weights = torch.arange(1.0, values.shape[1] + 1)
+        (gradient,) = torch.autograd.grad((selection.relaxed * weights).sum(), values)
+        found.append((selection.request, selection.price, gradient))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+    spent = found[0][0] @ costs
+    assert (spent <= known.amount + slack(known.amount)).all()
+
+
+def test_a_worth_in_nats_passes_where_it_is_above_price_times_cost_and_below_nothing_never():
+    scores = Scores(torch.tensor([[0.5, 0.39, 0.41, -3.0, 0.0]]), "nats")
+    allowance = Allowance(torch.tensor([9.0]), torch.ones(1, 5, dtype=torch.bool), price=torch.tensor([0.2]))
+    costs = torch.tensor([3.0, 2.0, 2.0, 1.0, 1.0])
+    assert requested(HardTopK().select(scores, allowance, costs)) == [[2]]
+
+
+def test_the_gate_s_noise_is_that_of_a_choice_between_asking_and_not_asking():
+    margin = torch.tensor([-2.0, -0.5, 0.0, 1.0])
+    scores = Scores(margin.expand(40_000, -1), "log-worth")
+    allowance = Allowance(torch.full((40_000,), 4.0), torch.ones(40_000, 4, dtype=torch.bool), price=torch.ones(40_000))
+    asked = Gate().select(scores, allowance, torch.ones(4), torch.Generator().manual_seed(0)).request.double().mean(0)
+    expected = torch.sigmoid(margin.double())
+    assert ((asked - expected).abs() < 4 * (expected * (1 - expected) / 40_000).sqrt()).all()
+
+
+def test_a_gate_that_is_replayed_elsewhere_can_leave_the_bill_out():
+    scores = Scores(torch.randn(9, 5, generator=torch.Generator().manual_seed(0)), "log-worth")
+    allowance = Allowance(torch.full((9,), 2.0), torch.ones(9, 5, dtype=torch.bool), price=torch.full((9,), 0.1))
+    noise = torch.randn(9, 5, generator=torch.Generator().manual_seed(1))
+    one, other = (Gate(bills=bills).select(scores, allowance, torch.ones(5), noise=noise) for bills in (True, False))
+    assert torch.equal(one.request, other.request)
+    assert torch.equal(other.price, allowance.price)
+    assert (one.price > other.price).any()

@@ -108,7 +108,10 @@ def _within_cap(
         lowest, highest = ordered[rows, first], ordered[rows, np.maximum(first - 1, 0)]
         limit = np.where(first > 0, np.maximum((lowest + highest) / 2, 0), np.float32(0))
         shape = (*ranking.shape[:-1], 1)
-        taken = torch.ge(ranking, torch.from_numpy(lowest).view(shape), out=torch.empty_like(ranking))
+        if ((lowest == highest) & (first > 0)).any():  # of equals, only the first on the menu fit
+            taken = greedy_fill(ranking, allowance, costs)
+        else:
+            taken = torch.ge(ranking, torch.from_numpy(lowest).view(shape), out=torch.empty_like(ranking))
         return taken, torch.from_numpy(limit).view(shape)
     request, lowest, highest = take_highest(ranking, allowance, costs)
     if allowance.price is None:
