@@ -35,6 +35,8 @@ FORMAT = 3
 """Of everything that is written to a run folder; raised when an older reader would misunderstand it."""
 DEFAULT_PRICE = 1e-3
 """Nats per unit of cost, until a price was found."""
+TREES = 200
+"""Of the forest that ranks the orders for fixed rules."""
 FOREST_CELLS = 1 << 29
 """Of the training series that the forest of the fixed rules is shown at most, 2 GB: of more series it gets a random sample."""
 BIN_CELLS = 1 << 26
@@ -282,7 +284,10 @@ def importance_of(model: Model, data: Dataset) -> np.ndarray:
     spec, rules = model.card.spec, model.policy.rules
     rows = _for_forest(spec, data)
     values = np.nan_to_num(data.train.padded(rows, steps=data.horizon))
-    importance = forest_importance(values, data.train.labels[rows], spec.acquirer.trees, _forest_seed(spec))
+    by_recipe = spec.training.epochs is None
+    trees = TREES if by_recipe else spec.acquirer.trees
+    labels = data.train.labels[rows]
+    importance = forest_importance(values, labels, trees, _forest_seed(spec), jobs=1 if by_recipe else -1, extra=by_recipe)
     given = rules.given(1)
     return importance if given is None else importance * (given.cpu().numpy() == 0)
 

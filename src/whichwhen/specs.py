@@ -278,7 +278,7 @@ class AcquirerSpec(Spec):
     memory: Annotated[int, tyro.conf.arg(name="acquirer-memory")] = Field(
         0, description="learned: units of a recurrent memory (GRU) of what it has seen; 0 = none."
     )
-    trees: int = Field(1000, description="Trees of the random forest that fixed rules are ranked by.")
+    trees: int = Field(1000, description="epochs: trees of the random forest that static is ranked by, as in the paper.")
     segments: int = Field(10, description="static-by-time: equal parts of the time axis, each with its own choice.")
 
     def check(self) -> None:  # noqa: D102 (inherited)
