@@ -14,7 +14,9 @@ from whichwhen.rollout import Policy
 from whichwhen.specs import AcquirerSpec, PredictorSpec, RunSpec
 from whichwhen.types import Batch, Rollout
 
-ACQUIRERS = ("learned", "table", "random", "static", "static-by-time", "oracle", "complete", "none")
+ACQUIRERS = (
+    *("learned", "learned-only", "table", "random", "round-robin", "static", "static-by-time", "oracle", "complete", "none"),
+)
 PREDICTORS = ("conv", "lstm", "gru", "transformer")
 
 
@@ -66,7 +68,7 @@ def task_dataset(task: SignalTask, seed: int = 0, n_validation: int = 300) -> Da
 
 
 def tiny_spec(**changes: object) -> RunSpec:
-    """A spec whose run takes a moment; ``changes`` as in :meth:`RunSpec.change`."""
+    """A spec whose run takes a moment, by the paper's epochs; ``changes`` as in :meth:`RunSpec.change`."""
     small = {
         "budget__per_step": 2,
         "acquirer__hidden": 6,
@@ -80,6 +82,11 @@ def tiny_spec(**changes: object) -> RunSpec:
         "training__batch_size": 16,
     }
     return RunSpec().change(**(small | changes))
+
+
+def recipe_spec(**changes: object) -> RunSpec:
+    """The same, trained by the recipe with very few steps."""
+    return tiny_spec(**({"training__epochs": None, "training__effort": 0.01} | changes))
 
 
 def features_of(count: int) -> list[Feature]:
@@ -108,11 +115,13 @@ def tiny_policy(
     horizon: int = 7,
     seed: int = 0,
     menu: Menu | None = None,
+    gated: bool = True,
     **reads: object,
 ) -> Policy:
     """A policy with random weights, large enough to make requests and predictions differ between series and steps.
 
-    ``reads``: further fields of the acquirer's spec.
+    ``gated``: whether what learns scores in log worth; else in logits, as in the paper. ``reads``: further fields of the
+    acquirer's spec.
     """
     menu = menu or Menu.one_per_feature(features_of(n_features))
     with torch.random.fork_rng(devices=[]):
@@ -124,12 +133,14 @@ def tiny_policy(
             horizon,
         )
         spec = AcquirerSpec(kind=acquirer, hidden=16, time_features=3, segments=3, **reads)
-        chooses = make_acquirer(spec, menu, horizon, horizon, predicts.context_size, seed)
+        chooses = make_acquirer(acquirer, spec, menu, horizon, horizon, predicts.context_size, seed, gated)
         with torch.no_grad():
             for parameter in chooses.parameters():
                 parameter.copy_(torch.randn_like(parameter))
     if acquirer.startswith("static"):
-        chooses.fit(np.random.default_rng(seed).random((horizon, n_features)), menu.reveals)
+        chooses.fit(np.random.default_rng(seed).random((horizon, n_features)), menu)
+    if acquirer == "round-robin":
+        chooses.fit(torch.from_numpy(np.random.default_rng(seed).random(len(menu.orders))))
     if acquirer == "oracle":
         real = np.random.default_rng(seed).random((horizon, n_features)) < 0.6
         chooses.tell(Provenance(real), menu.reveals)
