@@ -1,4 +1,4 @@
-"""Put the numbers of benchmarks/results.json into README.md and docs/performance.md, between their markers."""
+"""Put the numbers of benchmarks/results.json into docs/performance.md, between its markers."""
 
 from __future__ import annotations
 
@@ -54,15 +54,14 @@ def _row(name: str, measured: float, limit: float | None, *, at_least: bool = Fa
 
 
 def main() -> None:
-    """Fill both files."""
+    """Fill the page."""
     document = json.loads((ROOT / "benchmarks" / "results.json").read_text())
     machine = document["machine"]
     text = f"{table(document)}\n\n*{machine['cpu']}, one thread, torch {machine['torch']}; `make bench`.*"
-    for name in ("README.md", "docs/performance.md"):
-        path = ROOT / name
-        content = path.read_text()
-        filled = re.sub(r"(<!-- bench -->\n).*?(\n<!-- /bench -->)", rf"\g<1>{text}\g<2>", content, flags=re.DOTALL)
-        path.write_text(filled)
+    path = ROOT / "docs" / "performance.md"
+    content = path.read_text()
+    filled = re.sub(r"(<!-- bench -->\n).*?(\n<!-- /bench -->)", rf"\g<1>{text}\g<2>", content, flags=re.DOTALL)
+    path.write_text(filled)
 
 
 if __name__ == "__main__":

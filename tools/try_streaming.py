@@ -29,7 +29,7 @@ from whichwhen.menu import Feature
 from whichwhen.model import make_model
 from whichwhen.reports.figures import save_figure
 from whichwhen.specs import DataSpec, RunSpec, TrainingSpec
-from whichwhen.training.loop import fit
+from whichwhen.training.epochs import fit
 from whichwhen.training.objectives import Objective, make_objective
 from whichwhen.training.run import current_commit
 from whichwhen.types import Hindsight, Rollout
@@ -135,10 +135,10 @@ def try_streaming(count: int, work: Path) -> dict[str, Any]:
 
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = memory()
-    spec = RunSpec(data=DataSpec(name=str(folder)), training=TrainingSpec(epochs=1))
+    spec = RunSpec(data=DataSpec(name=str(folder)), training=TrainingSpec(epochs=1, batch_size=256))
     data = load_dataset(spec.data, spec.seed)
     model = make_model(spec, data)
-    counting = Counting(make_objective(spec, model.policy))
+    counting = Counting(make_objective(spec, model.policy, priced=False))
     trace = Trace(counting)
     trace.look()
     trace.start()
