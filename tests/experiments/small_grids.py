@@ -28,7 +28,7 @@ def small_job(
 ) -> Job:
     """A job whose run takes a moment; ``changes`` as in ``RunSpec.change``."""
     own = {"data__name": name, "data__fakes": fakes, "data__n_fakes": 2, "acquirer__kind": acquirer, "seed": seed}
-    return Job("best", Cell(name.replace("ucr:", "").lower(), fakes), tiny_spec(**own, **{"training__epochs": 2, **changes}))
+    return Job("paper", Cell(name.replace("ucr:", "").lower(), fakes), tiny_spec(**own, **{"training__epochs": 2, **changes}))
 
 
 def small_jobs(count: int, epochs: int) -> list[Job]:

@@ -39,8 +39,8 @@ def call(folder, *words, out="out", jobs=None):
     places = {"data-dir": "data", "out": out, "runs": "runs"}
     flags = [word for flag, place in places.items() for word in (f"--{flag}", str(folder / place))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paper, "paper_grid", lambda preset, **rest: tuple(jobs))
-        return main(["paper", "--preset", "best", *flags, *words])
+        patch.setattr(paper, "paper_grid", lambda **rest: tuple(jobs))
+        return main(["paper", *flags, *words])
 
 
 def test_a_grid_leaves_records_summary_tables_figures_and_a_page(grid, capsys, monkeypatch):
@@ -58,9 +58,9 @@ def test_a_grid_leaves_records_summary_tables_figures_and_a_page(grid, capsys, m
         assert f"{row['mean']:.3f} ± {row['std']:.3f}" in said.out
         assert f"{row['mean']:.3f} ± {row['std']:.3f}" in (out / "tables.md").read_text()
     assert "learned − random" in said.out
-    with Image.open(out / "figures" / "pattern-best-own-noise.png") as image:
+    with Image.open(out / "figures" / "pattern-paper-own-noise.png") as image:
         assert image.size[0] > 500
-    assert (out / "figures" / "pattern-best-own-noise.pdf").read_bytes().startswith(b"%PDF")
+    assert (out / "figures" / "pattern-paper-own-noise.pdf").read_bytes().startswith(b"%PDF")
     assert "</html>" in (out / "report.html").read_text()
     assert re.search(r"4/4 .* accuracy \d\.\d+", said.err)
 
@@ -84,7 +84,7 @@ def test_a_failed_run_is_told_with_exit_code_1(grid, capsys, monkeypatch, tmp_pa
     jobs = [small_job("random", 0), small_job("random", 7, name="ucr:Missing")]
     assert call(folder, out="other", jobs=jobs) == 1
     said = capsys.readouterr()
-    assert "failed: best-missing-noise-random-7" in said.err
+    assert "failed: paper-missing-noise-random-7" in said.err
     assert len(list((folder / "other" / "records").glob("*.json"))) == 1
 
 

@@ -120,12 +120,33 @@ def test_a_record_says_what_was_run_and_how_it_ended(finished):
     result = artifacts.load_result(run)
     assert record["spec"] == job.spec.model_dump(mode="json")
     assert (record["name"], record["spec_hash"], record["seed"]) == (job.name, job.spec.hash, 3)
-    assert (record["preset"], record["acquirer"], record["budget"]) == ("best", "learned", 2)
+    assert (record["preset"], record["acquirer"], record["budget"]) == ("paper", "learned", 2)
     assert (record["dataset"], record["fakes"], record["shifted"]) == (job.cell.dataset, "noise", False)
     for name in ("commit", "version", "epochs", "best_epoch", "gain_of_last_fifth", "validation", "test", "cpu_seconds"):
         assert record[name] == result[name]
     assert record["levelled"] == (result["gain_of_last_fifth"] < 0.002)
-    assert job.name in record["command"]
+    assert record["command"] == f"whichwhen paper --only {job.name}"
+
+
+def test_a_record_says_what_validation_kept_and_at_which_budget(tmp_path):
+    data = write_data(tmp_path / "data")
+    job = small_job("learned", 0, training__epochs=None, training__effort=0.01, budget__per_step=None)
+    train(job.spec, tmp_path / "run", folder=data)
+    record, result = make_record(job, tmp_path / "run", data), artifacts.load_result(tmp_path / "run")
+    for name in ("kept", "price", "candidates"):
+        assert record[name] == result[name]
+    assert len(record["candidates"]) == 2
+    assert (record["budget_kind"], record["budget"]) == ("per-step", result["budget"])
+    assert record["budget"] == 1  # a quarter of four orders
+    assert record["history"]["epoch"] == [line["epoch"] for line in artifacts.load_history(tmp_path / "run")]
+
+
+def test_a_run_without_a_limit_has_the_budget_of_its_setting_or_none(tmp_path):
+    data = write_data(tmp_path / "data")
+    for amount in (2, None):
+        job = small_job("complete", 0, training__epochs=1, budget__per_step=amount)
+        train(job.spec, tmp_path / f"{amount}", folder=data)
+        assert make_record(job, tmp_path / f"{amount}", data)["budget"] == amount
 
 
 def test_a_record_is_small_and_survives_json(finished):
@@ -321,7 +342,7 @@ def test_the_paper_s_number_stands_beside_its_setting(cell, acquirer, finished):
     assert (row["paper_mean"], row["paper_std"]) == PAPER_NUMBERS[cell, acquirer]
 
 
-@pytest.mark.parametrize("acquirer", ["none", "static-by-time", "table", "oracle", "static"])
+@pytest.mark.parametrize("acquirer", ["none", "round-robin", "static-by-time", "table", "oracle", "static", "learned-only"])
 def test_where_the_paper_has_no_number_there_is_none(acquirer, finished):
     assert (Cell("m-forda", "noise"), acquirer) not in PAPER_NUMBERS
     (row,) = summarise([{**finished[2], "dataset": "m-forda", "fakes": "noise", "acquirer": acquirer}])
@@ -330,14 +351,21 @@ def test_where_the_paper_has_no_number_there_is_none(acquirer, finished):
 
 def test_the_summary_is_a_file_with_a_row_per_setting_acquirer_and_preset(finished, tmp_path):
     record = finished[2]
-    for preset in ("paper", "best"):
+    for preset in ("paper", "run"):
         for acquirer in ("learned", "random"):
             for one in seeds_of(record, [0.7, 0.9], acquirer=acquirer, preset=preset):
                 put(tmp_path, one, name=f"{preset}-{one['name']}")
     rows = write_summary(tmp_path)
     assert json.loads((tmp_path / "summary.json").read_text()) == rows
     keys = [(row["preset"], row["acquirer"]) for row in rows]
-    assert sorted(keys) == sorted((preset, name) for preset in ("paper", "best") for name in ("learned", "random"))
+    assert sorted(keys) == sorted((preset, name) for preset in ("paper", "run") for name in ("learned", "random"))
     assert len(set(keys)) == 4
     assert all(row["n_seeds"] == 2 for row in rows)
     assert write_summary(tmp_path) == rows
+
+
+def test_rows_with_and_without_a_budget_stand_in_one_order(finished):
+    rows = summarise(
+        [{**finished[2], "acquirer": name, "budget": budget} for name, budget in (("none", None), ("learned", 2.0))]
+    )
+    assert [(row["acquirer"], row["budget"]) for row in rows] == [("learned", 2.0), ("none", None)]

@@ -244,7 +244,7 @@ def test_whatever_goes_wrong_is_a_failure_and_a_later_success_removes_it(place, 
 
 def test_a_run_that_failed_on_the_way_goes_on_from_its_last_epoch(place, monkeypatch):
     (job,) = small_jobs(1, 4)
-    evaluate, calls = training.loop.evaluate, []
+    evaluate, calls = training.epochs.evaluate, []
 
     def fail(*args, **rest):
         calls.append(1)
@@ -253,7 +253,7 @@ def test_a_run_that_failed_on_the_way_goes_on_from_its_last_epoch(place, monkeyp
         return evaluate(*args, **rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.loop, "evaluate", fail)
+        patch.setattr(training.epochs, "evaluate", fail)
         assert place.run([job]).failed
     assert len(artifacts.load_history(place.runs / job.spec.hash)) == 2
     whole = Place(place.folder / "whole")
@@ -414,9 +414,9 @@ def test_nothing_is_guessed_before_the_first_run_is_over(tmp_path):
 def test_the_time_left_is_what_like_runs_took_over_the_workers(tmp_path):
     jobs = [small_job("random", 0), small_job("random", 1), small_job("learned", 0), small_job("learned", 1)]
     state = state_of(jobs, tmp_path, workers=2)
-    state.done[jobs[0].name] = {"cpu_seconds": 10.0}
+    state.done[jobs[0].name] = {"cpu_seconds": 10.0, "epochs": 2}
     assert state.seconds_left() == pytest.approx((10 + 10 + 10) / 2)
-    state.done[jobs[2].name] = {"cpu_seconds": 30.0}
+    state.done[jobs[2].name] = {"cpu_seconds": 30.0, "epochs": 2}
     assert state.seconds_left() == pytest.approx((10 + 30) / 2)
     state.failed[jobs[1].name] = "no"
     assert state.seconds_left() == pytest.approx(30 / 2)
@@ -424,10 +424,11 @@ def test_the_time_left_is_what_like_runs_took_over_the_workers(tmp_path):
     assert state.seconds_left() == 0
 
 
-def test_epochs_of_runs_under_way_shorten_the_time_left(tmp_path):
-    jobs = small_jobs(2, 4)
+@pytest.mark.parametrize("by", [{"training__epochs": 9}, {"training__epochs": None, "training__effort": 0.5}], ids=str)
+def test_runs_under_way_are_measured_by_the_length_of_finished_ones(by, tmp_path):
+    jobs = [small_job("learned", seed, **by) for seed in range(2)]
     state = state_of(jobs, tmp_path)
-    state.done[jobs[0].name] = {"cpu_seconds": 8.0}
+    state.done[jobs[0].name] = {"cpu_seconds": 8.0, "epochs": 4}
     note = tmp_path / f"{jobs[1].spec.hash}.running"
     note.write_text(json.dumps({"name": jobs[1].name, "pid": 1, "host": "here", "started": state.started}))
     assert state.running() == {jobs[1].name: 0}
@@ -438,7 +439,7 @@ def test_epochs_of_runs_under_way_shorten_the_time_left(tmp_path):
     assert state.seconds_left() == pytest.approx(8 * (1 - 3 / 4))
     history.write_text("{}\n" * 4)
     assert 0 < state.seconds_left() < 1  # the test set is still to come
-    state.done[jobs[1].name] = {"cpu_seconds": 8.0}
+    state.done[jobs[1].name] = {"cpu_seconds": 8.0, "epochs": 4}
     assert state.running() == {}
     assert state.seconds_left() == 0
 
@@ -457,9 +458,9 @@ def test_what_is_under_way_is_seen_from_outside(place, monkeypatch):
     (job,) = small_jobs(1, 3)
     place.runs.mkdir()
     state, seen = state_of([job], place.runs), []
-    evaluate = training.loop.evaluate
+    evaluate = training.epochs.evaluate
     monkeypatch.setattr(
-        training.loop, "evaluate", lambda *args, **rest: (seen.append(state.running()), evaluate(*args, **rest))[1]
+        training.epochs, "evaluate", lambda *args, **rest: (seen.append(state.running()), evaluate(*args, **rest))[1]
     )
     run_job(job, runs=place.runs, folder=place.folder / "data")
     assert seen == [{job.name: epochs} for epochs in range(3)]
@@ -472,5 +473,5 @@ def test_a_job_s_outcome_is_the_same_whoever_asks_for_it(place):
     first, second = (run_job(job, runs=place.runs, folder=place.folder / "data") for _ in range(2))
     assert first == second
     assert first.record["name"] == job.name
-    assert run_job(replace(job, preset="paper"), runs=place.runs).record["preset"] == "paper"
+    assert run_job(replace(job, preset="run"), runs=place.runs).record["preset"] == "run"
     assert runner.FAILED == "failed"

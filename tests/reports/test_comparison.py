@@ -1,4 +1,5 @@
 import re
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from rich.console import Console
 from whichwhen.evaluation.statistics import paired_difference
 from whichwhen.experiments.records import pack
 from whichwhen.reports.comparison import TextTable, accuracy_tables, all_tables, cost_table, difference_table
+from whichwhen.specs import AcquirerKind
 
 
 def record(acquirer="learned", accuracy=0.8, seed=0, preset="paper", dataset="m-forda", fakes="noise", shifted=False, n=200):
@@ -46,7 +48,7 @@ def test_a_table_has_the_paper_s_layout_with_its_number_beside_ours():
 
 def test_kinds_of_fakes_are_columns_and_data_sets_are_tables():
     records = [record(fakes=kind) for kind in ("gp", "zeros")]
-    records += [record("static", shifted=True, fakes="zeros"), record(dataset="spoken-arabic-digits"), record(preset="best")]
+    records += [record("static", shifted=True, fakes="zeros"), record(dataset="spoken-arabic-digits"), record(preset="run")]
     tables = accuracy_tables(records)
     assert [table.header for table in tables if "m-FordA: " in table.title and "paper's" in table.title] == [
         ("acquirer", "Zeros", "Zeros, paper", "GP", "GP, paper")
@@ -102,3 +104,8 @@ def test_latex_has_no_bare_special_character():
     assert "−" not in text
     assert r"x\_1 & 0.5 $\pm$ 0.1 -- $^*$ $-$ \\" in body
     assert r"50 \% of \_x\_. a note \& more" in text
+
+
+def test_every_acquirer_has_its_place_in_a_table():
+    (table,) = accuracy_tables([record(kind, preset="run") for kind in get_args(AcquirerKind)])
+    assert {row[0] for row in table.rows} == set(get_args(AcquirerKind))
