@@ -14,11 +14,11 @@ from whichwhen.evaluation import evaluate
 from whichwhen.menu import Menu, Order
 from whichwhen.model import make_model
 from whichwhen.rollout import begin, inference, measure, roll_out
-from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
+from whichwhen.selection import Gate, HardTopK, SequentialGumbel
 from whichwhen.training import EndToEnd, fit
 from whichwhen.types import Batch, Reveal, flatten, tree_map
 
-SELECTORS = [HardTopK(), GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
+SELECTORS = [HardTopK(), Gate(), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
 KINDS = (*ACQUIRERS, "context")
 LENGTHS = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 

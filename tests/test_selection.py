@@ -475,7 +475,7 @@ def test_the_paper_s_draws_take_the_first_of_equal_scores():
 
 
 @st.composite
-def gates(draw, cost=COST, least=0, feasible=st.sampled_from([True, True, True, False])):
+def gates(draw, cost=COST, least=0):
     """Log worths at prices, caps and costs of a few series."""
     size, n_orders = draw(st.integers(1, 4)), draw(st.integers(1, 7))
 
@@ -486,7 +486,7 @@ def gates(draw, cost=COST, least=0, feasible=st.sampled_from([True, True, True, 
     scores = Scores(torch.tensor(table(worth)), "log-worth")
     allowance = Allowance(
         torch.tensor([float(draw(st.integers(least, 2 * n_orders))) for _ in range(size)]),
-        torch.tensor(table(feasible)),
+        torch.tensor(table(st.sampled_from([True, True, True, False]))),
         price=torch.tensor([draw(st.sampled_from([0.1, 0.5, 1.0, 2.0])) for _ in range(size)]),
     )
     return scores, allowance, torch.tensor([draw(cost) for _ in range(n_orders)])

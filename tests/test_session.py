@@ -19,12 +19,12 @@ from whichwhen.types import tree_map
 
 CLASSES = ("a", "b", "c")
 NAMES = tuple(f"x{i}" for i in range(5))
-READS = {"context": {"context": True}, "freshness": {"freshness": True}, "turns": {"turns": True, "values": False}}
-ACQUIRERS = ("learned", *READS, "table", "random", "static-by-time", "complete", "none")
+READS = {"context": {"context": True}, "memory": {"memory": 4}, "waves": {"value_features": 2}}
+ACQUIRERS = ("learned", *READS, "table", "random", "round-robin", "static-by-time", "complete", "none")
 
 
 def policy_of(acquirer, predictor):
-    """``context``, ``freshness`` and ``turns`` stand for the learned acquirer with these."""
+    """``context``, ``memory`` and ``waves`` stand for the learned acquirer with these."""
     return tiny_policy("learned" if acquirer in READS else acquirer, predictor, **READS.get(acquirer, {}))
 
 

@@ -29,10 +29,16 @@ specs = st.builds(
         fakes=st.sampled_from(["zeros", "gp"]),
         shift=st.booleans(),
     ),
-    budget=st.builds(BudgetSpec, per_step=st.floats(1e-3, 1e6)),
+    budget=st.one_of(
+        st.builds(BudgetSpec, per_step=st.floats(1e-3, 1e6)),
+        st.builds(BudgetSpec, total=st.floats(1e-3, 1e6), bill=st.sampled_from(["requested", "delivered"])),
+    ),
     acquirer=st.builds(AcquirerSpec, kind=st.sampled_from(["learned", "static-by-time"]), hidden=st.integers(1, 99)),
     selector=st.builds(SelectorSpec, temperature=st.floats(1e-3, 10)),
-    training=st.builds(TrainingSpec, learning_rate=st.floats(1e-9, 1), save_epochs=st.booleans()),
+    training=st.one_of(
+        st.builds(TrainingSpec, learning_rate=st.floats(1e-9, 1), effort=st.one_of(st.just("quick"), st.floats(0.01, 9))),
+        st.builds(TrainingSpec, epochs=st.integers(1, 99), save_epochs=st.booleans()),
+    ),
     seed=st.integers(0, 2**62),
 )
 
@@ -64,7 +70,12 @@ def test_every_field_is_part_of_the_hash() -> None:
         "predictor__kind": "lstm",
         "selector__repeat": "penalty",
         "training__epochs": 9,
-        "training__save_epochs": True,
+        "training__effort": "quick",
+        "training__objective": "value",
+        "budget__price": 0.1,
+        "budget__mean_cost": 0.1,
+        "budget__total": 0.1,
+        "budget__bill": "delivered",
         "seed": 9,
     }
     hashes = {plain.change(**{path: value}).hash for path, value in changes.items()}
@@ -112,26 +123,30 @@ def test_specs_are_immutable() -> None:
         ({"training__batch_size": 0}, "batch-size is 0"),
         ({"training__learning_rate": 0}, "is 0"),
         ({"training__learning_rate": math.nan}, "is nan"),
-        ({"training__weight_decay": -1}, "weight-decay is -1"),
-        ({"training__clip": math.nan}, "clip is nan"),
+        ({"training__epochs": 9, "training__weight_decay": -1}, "weight-decay is -1"),
+        ({"training__epochs": 9, "training__clip": math.nan}, "clip is nan"),
         ({"training__step_loss": math.inf}, "step-loss is inf"),
-        ({"training__patience": -1}, "patience is -1"),
+        ({"training__epochs": 9, "training__patience": -1}, "patience is -1"),
         ({"seed": -1}, "seed is -1"),
-        (
-            {"budget__total": 9, "budget__pace": "saving", "selector__kind": "sequential"},
-            "pace saving with the paper's selector",
-        ),
-        ({"budget__pace": "saving"}, "pace saving without a total"),
-        ({"budget__total": 9, "budget__advance": 10}, "advance 10 of a total of 9"),
-        ({"budget__total": 9, "budget__train_draw": "even"}, "train-draw even with a total"),
-        ({"budget__price": 0.1, "acquirer__kind": "static"}, "--price with acquirer static"),
-        ({"budget__total": 9, "budget__pace": "price", "acquirer__kind": "random"}, "--pace price with acquirer random"),
-        ({"budget__advance": 2}, "advance 2.0 without a total"),
-        ({"budget__total": 9, "budget__advance": -1}, "advance is -1"),
-        ({"budget__total": 9, "budget__advance": math.nan}, "advance is nan"),
-        ({"budget__total": 9, "budget__advance": 2, "budget__pace": "open"}, "advance 2 with pace open"),
-        ({"budget__bill": "delivered"}, "bill delivered without a total"),
-        ({"budget__total": 9, "budget__pace": "saving", "training__objective": "foresight"}, "pace saving with foresight"),
+        ({"budget__total": 0}, "total is 0"),
+        ({"budget__mean_cost": math.inf}, "mean-cost is inf"),
+        ({"budget__price": -0.1}, "price is -0.1"),
+        ({"budget__total": 9, "budget__price": 0.1}, "--price and --total together"),
+        ({"budget__total": 9, "budget__mean_cost": 2}, "--mean-cost and --total together"),
+        ({"budget__price": 0.1, "acquirer__kind": "random"}, "--price with acquirer random"),
+        ({"budget__price": 0.1, "acquirer__kind": "oracle"}, "--price with acquirer oracle"),
+        ({"budget__mean_cost": 2, "training__epochs": 9}, "--mean-cost with --epochs"),
+        ({"selector__kind": "sequential"}, "the paper's selector without epochs"),
+        ({"budget__total": 9, "selector__kind": "sequential", "training__epochs": 9}, "--total with the paper's selector"),
+        ({"training__effort": 0}, "effort is 0"),
+        ({"training__effort": 101}, "effort is 101"),
+        ({"training__effort": math.nan}, "effort is nan"),
+        ({"training__effort": "quick", "training__epochs": 9}, "effort and epochs together"),
+        ({"training__warm_up": 3}, "--warm-up without --epochs"),
+        ({"training__gradient": "full"}, "--gradient without --epochs"),
+        ({"training__save_epochs": True}, "--save-epochs without --epochs"),
+        ({"training__clip": 2.0}, "--clip without --epochs"),
+        ({"training__weight_decay": 0.1}, "--weight-decay without --epochs"),
     ],
 )
 def test_values_out_of_range_are_refused_in_one_line(change: dict[str, object], word: str) -> None:
@@ -170,6 +185,21 @@ def test_the_papers_preset_has_the_papers_sizes(name: str, hidden: int, layers: 
     assert (spec.training.learning_rate, spec.training.batch_size, spec.training.weight_decay) == (1e-3, 1000, 0)
     assert spec.training.gradient == "full"
     assert (spec.budget.per_step, spec.data.n_fakes, spec.data.m, spec.acquirer.trees) == (5, 30, 10, 1000)
+
+
+def test_efforts_have_names_and_numbers() -> None:
+    factors = [TrainingSpec(effort=effort).steps_factor for effort in ("quick", "normal", "thorough", 0.5)]
+    assert factors == pytest.approx([1 / 3, 1, 2, 0.5])
+
+
+def test_a_budget_is_the_one_kind_that_is_given_and_a_cap_beside_it() -> None:
+    assert (BudgetSpec().kind, BudgetSpec().amount) == ("per-step", None)
+    for kind in ("mean_cost", "price", "total"):
+        spec = BudgetSpec(**{kind: 0.5, "per_step": 3})
+        assert (spec.kind, spec.amount, spec.per_step) == (kind.replace("_", "-"), 0.5, 3)
+        assert "at most 3 per step" in str(spec)
+    other = BudgetSpec(total=9, bill="delivered").at(mean_cost=2)
+    assert (other.kind, other.amount, other.total, other.bill) == ("mean-cost", 2, None, "delivered")
 
 
 def test_the_default_preset_is_the_default() -> None:

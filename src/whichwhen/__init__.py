@@ -17,11 +17,12 @@ if TYPE_CHECKING:
         NoneAcquirer,
         OracleAcquirer,
         RandomAcquirer,
+        RoundRobinAcquirer,
         StaticAcquirer,
         TableAcquirer,
     )
     from whichwhen.artifacts import load_model, load_result, save_model
-    from whichwhen.budget import Budget, Ledger, PerStep, Price, Total, Unlimited
+    from whichwhen.budget import Budget, Ledger, MeanCost, PerStep, Price, Total, Unlimited
     from whichwhen.checks import check_acquirer, check_predictor
     from whichwhen.contracts import Acquirer, Predictor, Selector
     from whichwhen.data import Dataset, SeriesSet, load_dataset
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from whichwhen.errors import DataWarning, WhichwhenError
     from whichwhen.estimator import AcquisitionClassifier
     from whichwhen.evaluation import Evaluation, Measures, Metrics, evaluate, measure
+    from whichwhen.evaluation.prices import at_budget
     from whichwhen.menu import Feature, Menu, Order
     from whichwhen.menu_files import load_menu, save_menu
     from whichwhen.model import Model, make_model
     from whichwhen.predictors import CarryPredictor, ConvPredictor, GRUPredictor, LSTMPredictor, TransformerPredictor
     from whichwhen.presets import preset_spec
     from whichwhen.rollout import Policy, acquisition_step, roll_out
-    from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
+    from whichwhen.selection import Gate, HardTopK, SequentialGumbel
     from whichwhen.session import Outcome, Session
     from whichwhen.specs import (
         AcquirerSpec,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
         TableSpec,
         TrainingSpec,
     )
-    from whichwhen.training import EndToEnd, Objective, fit, train
+    from whichwhen.training import Candidate, EndToEnd, Objective, Trained, fit, fit_recipe, train
     from whichwhen.types import Batch, Hindsight, Reveal, Rollout, Scores, Selection, View
 
 _HOMES = {
@@ -57,11 +59,12 @@ _HOMES = {
         "NoneAcquirer",
         "OracleAcquirer",
         "RandomAcquirer",
+        "RoundRobinAcquirer",
         "StaticAcquirer",
         "TableAcquirer",
     ),
     "artifacts": ("load_model", "load_result", "save_model"),
-    "budget": ("Budget", "Ledger", "PerStep", "Price", "Total", "Unlimited"),
+    "budget": ("Budget", "Ledger", "MeanCost", "PerStep", "Price", "Total", "Unlimited"),
     "checks": ("check_acquirer", "check_predictor"),
     "contracts": ("Acquirer", "Predictor", "Selector"),
     "data": ("Dataset", "SeriesSet", "load_dataset"),
@@ -69,13 +72,14 @@ _HOMES = {
     "errors": ("DataWarning", "WhichwhenError"),
     "estimator": ("AcquisitionClassifier",),
     "evaluation": ("Evaluation", "Measures", "Metrics", "evaluate", "measure"),
+    "evaluation.prices": ("at_budget",),
     "menu": ("Feature", "Menu", "Order"),
     "menu_files": ("load_menu", "save_menu"),
     "model": ("Model", "make_model"),
     "predictors": ("CarryPredictor", "ConvPredictor", "GRUPredictor", "LSTMPredictor", "TransformerPredictor"),
     "presets": ("preset_spec",),
     "rollout": ("Policy", "acquisition_step", "roll_out"),
-    "selection": ("GumbelTopK", "HardTopK", "SequentialGumbel"),
+    "selection": ("Gate", "HardTopK", "SequentialGumbel"),
     "session": ("Outcome", "Session"),
     "specs": (
         "AcquirerSpec",
@@ -87,7 +91,7 @@ _HOMES = {
         "TableSpec",
         "TrainingSpec",
     ),
-    "training": ("EndToEnd", "Objective", "fit", "train"),
+    "training": ("Candidate", "EndToEnd", "Objective", "Trained", "fit", "fit_recipe", "train"),
     "types": ("Batch", "Hindsight", "Reveal", "Rollout", "Scores", "Selection", "View"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -99,6 +103,7 @@ __all__ = [
     "Batch",
     "Budget",
     "BudgetSpec",
+    "Candidate",
     "CarryPredictor",
     "CompleteAcquirer",
     "ConvPredictor",
@@ -109,12 +114,13 @@ __all__ = [
     "Evaluation",
     "Feature",
     "GRUPredictor",
-    "GumbelTopK",
+    "Gate",
     "HardTopK",
     "Hindsight",
     "LSTMPredictor",
     "LearnedAcquirer",
     "Ledger",
+    "MeanCost",
     "Measures",
     "Menu",
     "Metrics",
@@ -132,6 +138,7 @@ __all__ = [
     "RandomAcquirer",
     "Reveal",
     "Rollout",
+    "RoundRobinAcquirer",
     "RunSpec",
     "Scores",
     "Selection",
@@ -145,6 +152,7 @@ __all__ = [
     "TableReport",
     "TableSpec",
     "Total",
+    "Trained",
     "TrainingSpec",
     "TransformerPredictor",
     "Unlimited",
@@ -152,12 +160,14 @@ __all__ = [
     "WhichwhenError",
     "__version__",
     "acquisition_step",
+    "at_budget",
     "check_acquirer",
     "check_new_table",
     "check_predictor",
     "describe_table",
     "evaluate",
     "fit",
+    "fit_recipe",
     "load_dataset",
     "load_menu",
     "load_model",

@@ -355,19 +355,6 @@ def test_bins_of_a_set_in_which_nothing_was_ever_measured_keep_their_edges():
     assert torch.equal(bins.edges, before)
 
 
-def test_a_column_that_time_has_shut_is_not_read_in_its_bins_either():
-    bins = Bins(2, 4)
-    inputs = RevealInput(2, 10, 3, gate=True, bins=bins)
-    open_ = inputs(reveal_of([[5.0, 5.0]]))
-    with torch.no_grad():
-        inputs.gate.bias.copy_(torch.tensor([-50.0, 0.0]))
-    shut = inputs(reveal_of([[5.0, 5.0]]))
-    first, second = (read[0, 4 : 4 + bins.width].view(2, 4) for read in (open_, shut))
-    assert first.eq(1).all()
-    assert second[0].abs().max() < 1e-6
-    assert second[1].eq(1).all()
-
-
 def test_bins_of_a_predictor_with_carry_are_those_of_the_last_known_values():
     predictor = make("conv with carry and bins")
     fit_bins(predictor, np.random.default_rng(0).lognormal(0, 2, (500, 3)))
