@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from whichwhen.noise import NoisePool, gumbel
+from whichwhen.noise import NoisePool, gumbel, logistic
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,25 @@ def windows():
 def test_a_window_has_the_gumbel_distribution():
     pool = NoisePool(1, 1 << 16)
     assert stats.kstest(pool.take((30_000,)).double().numpy(), "gumbel_r").pvalue > 1e-3
+
+
+def test_logistic_noise_is_the_difference_of_two_gumbel_draws_from_a_pool_or_a_generator():
+    drawn = (
+        NoisePool(1, 1 << 16).take((30_000,), logistic=True),
+        logistic((30_000,), torch.zeros(1), torch.Generator().manual_seed(2)),
+        gumbel((30_000,), torch.zeros(1), torch.Generator().manual_seed(3))
+        - gumbel((30_000,), torch.zeros(1), torch.Generator().manual_seed(4)),
+    )
+    for noise in drawn:
+        assert torch.isfinite(noise).all()
+        assert stats.kstest(noise.double().numpy(), "logistic").pvalue > 1e-3
+
+
+def test_a_large_window_of_logistic_noise_is_drawn_afresh():
+    pool = NoisePool(0, 1)
+    large = pool.take((1 << 15, 4), logistic=True)
+    assert not torch.equal(large, pool.take((1 << 15, 4), logistic=True))
+    assert stats.kstest(large[:, 0].double().numpy(), "logistic").pvalue > 1e-3
 
 
 def test_series_and_orders_of_a_window_are_independent(windows):
