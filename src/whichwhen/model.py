@@ -189,7 +189,7 @@ def make_budget(card: Card, menu: Menu, priced: bool) -> Budget:
         priced: whether the acquirer's scores answer to prices.
     """
     own, horizon = card.spec.budget, card.horizon
-    if card.spec.acquirer.kind == "complete":
+    if card.acquirer in ("complete", "none"):
         return Unlimited()
     cap = math.inf if own.per_step is None else own.per_step
     delivered = own.bill == "delivered"

@@ -114,7 +114,7 @@ class Rules:
         age = torch.arange(self.longest, device=self.costs.device).unsqueeze(-1)
         return (pending.sent.detach() * (self._turnaround > age + 1)).amax(1)
 
-    def asked(self, request: Float[Tensor, "N K"]) -> Float[Tensor, "N F"]:
+    def asked(self, request: Float[Tensor, "*N K"]) -> Float[Tensor, "*N F"]:
         """1 for each feature that a request reveals sooner or later, with the request's gradient."""
         return request if self._identity else (request @ self._reveals).clamp(max=1.0)
 

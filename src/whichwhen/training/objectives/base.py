@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from whichwhen.contracts import Predictor
 from whichwhen.ordering import Rules
-from whichwhen.types import Hindsight, Reveal, Rollout, State, join
+from whichwhen.types import Hindsight, Reveal, Rollout, Rows, State, join
 
 
 class Objective(ABC):
@@ -31,7 +31,7 @@ class Objective(ABC):
         """The mean over the series of a batch."""
 
 
-def row_loss(logits: Float[Tensor, "N C"], record: Rollout, hindsight: Hindsight) -> Float[Tensor, " N"]:
+def row_loss(logits: Float[Tensor, "N C"], record: Rows, hindsight: Hindsight) -> Float[Tensor, " N"]:
     """Cross-entropy of a prediction for each row of a record, in nats, as much as its series and its class count."""
     series = record.series_by_row
     labels = hindsight.labels[series] if hindsight.step_labels is None else hindsight.step_labels[series, record.time_by_row]
@@ -39,7 +39,7 @@ def row_loss(logits: Float[Tensor, "N C"], record: Rollout, hindsight: Hindsight
     return loss * weight if (weight := _weight(hindsight, labels, series)) is not None else loss
 
 
-def final_loss(record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+def final_loss(record: Rows, hindsight: Hindsight) -> Float[Tensor, ""]:
     """Cross-entropy of the last prediction of each series, the mean over the batch."""
     loss = F.cross_entropy(record.final_logits, hindsight.labels, reduction="none")
     weight = _weight(hindsight, hindsight.labels, None)

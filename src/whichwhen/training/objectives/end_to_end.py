@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from whichwhen.training.objectives.base import Objective, final_loss, row_loss
-from whichwhen.types import Hindsight, Rollout
+from whichwhen.types import Hindsight, Rows
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class EndToEnd(Objective):
 
     step_loss: float = 0.0
 
-    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+    def loss(self, record: Rows, hindsight: Hindsight) -> Float[Tensor, ""]:
         """Cross-entropy of the last prediction, plus that of the later ones; with labels for every step, the mean over all."""
         if hindsight.step_labels is not None:
             return row_loss(record.logits_by_row, record, hindsight).mean()
@@ -36,7 +36,7 @@ class EndToEnd(Objective):
         return final + self.step_loss * (row_loss(record.logits_by_row, record, hindsight) * share).sum() / len(record.lengths)
 
 
-def asked_at_every_step(record: Rollout, hindsight: Hindsight, step_loss: float) -> Float[Tensor, ""]:
+def asked_at_every_step(record: Rows, hindsight: Hindsight, step_loss: float) -> Float[Tensor, ""]:
     """The loss of a predictor whose prediction at each step others learn from: end to end, and the mean over all steps.
 
     With labels for every step, the first is that mean already, and it counts once.
