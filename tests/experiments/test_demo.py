@@ -16,8 +16,8 @@ from whichwhen.experiments import demo
 from whichwhen.specs import RunSpec
 from whichwhen.training import run as training_run
 
-NAMES = ["random", "static", "learned", "complete"]
-WORDS = ("demo", "--epochs", "1", "--trees", "5", "--out")
+NAMES = ["static", "round-robin", "learned", "complete"]
+WORDS = ("demo", "--effort", "0.01", "--out")
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,15 @@ def test_four_runs_are_trained_on_the_carried_data(finished: tuple[Path, str, st
         artifacts.check_finished(folder / name)
         spec = artifacts.load_spec(folder / name)
         assert (spec.data.name, spec.data.fakes, spec.data.n_fakes) == ("japanese-vowels", "noise", 30)
-        assert (spec.acquirer.kind, spec.budget.per_step, spec.training.epochs) == (name, 5, 1)
+        assert (spec.acquirer.kind, spec.budget.per_step) == (name, 1)
+        assert (spec.training.epochs, spec.training.effort) == (None, 0.01)
         result = artifacts.load_result(folder / name)
         assert result["test"]["n"] == 370
-        assert result["test"]["cost_per_step"] == (42 if name == "complete" else 5)
-    share = {name: artifacts.load_result(folder / name)["test"]["real_fraction"] for name in NAMES}
-    assert share["complete"] == pytest.approx(12 / 42)
-    assert share["random"] == pytest.approx(12 / 42, abs=0.02)
+        if name in ("static", "round-robin", "complete"):
+            assert result["test"]["cost_per_step"] == (42 if name == "complete" else 1)
+        else:
+            assert 0 < result["test"]["cost_per_step"] <= 1
+    assert artifacts.load_result(folder / "complete")["test"]["real_fraction"] == pytest.approx(12 / 42)
 
 
 def test_the_table_has_a_line_per_acquirer(finished: tuple[Path, str, str]) -> None:
@@ -62,12 +64,24 @@ def test_the_table_has_a_line_per_acquirer(finished: tuple[Path, str, str]) -> N
         assert words in out
 
 
-def test_progress_shows_epoch_loss_and_validation_accuracy(finished: tuple[Path, str, str]) -> None:
+def test_what_validation_kept_is_said_with_what_the_other_would_have_given(finished: tuple[Path, str, str]) -> None:
+    result = artifacts.load_result(finished[0] / "learned")
+    kept, other = sorted(result["candidates"], key=lambda row: not row["kept"])
+    (line,) = (line for line in finished[1].splitlines() if line.startswith("kept "))
+    assert line.startswith(f"kept {kept['title']}: {kept['test']['accuracy']:.3f}")
+    assert f"{other['title']} would have given {other['test']['accuracy']:.3f}" in line
+
+
+def test_progress_shows_phase_round_loss_and_validation_accuracy(finished: tuple[Path, str, str]) -> None:
     err = finished[2]
     for name in NAMES:
-        line = next(line for line in err.splitlines() if line.startswith(name))
-        for words in ("epoch", "1/1", "loss", "validation accuracy"):
-            assert words in line
+        lines = [line for line in err.splitlines() if line.startswith(name)]
+        rounds = len(artifacts.load_history(finished[0] / name))
+        assert f"{rounds}/{rounds}" in lines[-1]
+        for line in lines:
+            for words in ("loss", "validation accuracy"):
+                assert words in line
+        assert "warm-up" in lines[0]
 
 
 @pytest.mark.parametrize("name", ["pattern.png", "curves.png"])
@@ -84,7 +98,7 @@ def test_the_records_hold_spec_result_and_command(finished: tuple[Path, str, str
     folder = finished[0]
     records = json.loads((folder / "summary.json").read_text())
     assert records["command"].startswith("whichwhen demo ")
-    for words in ("--epochs 1", "--trees 5", "--fakes noise", "--n-fakes 30", "--budget 5", "--seed 0"):
+    for words in ("--effort 0.01", "--fakes noise", "--n-fakes 30", "--budget 1", "--seed 0"):
         assert words in records["command"]
     assert [record["name"] for record in records["runs"]] == NAMES
     for record in records["runs"]:
@@ -99,7 +113,7 @@ def test_a_second_call_shows_what_is_there(
     folder = finished[0]
     before = {name: contents(folder / name) for name in NAMES}
     records = (folder / "summary.json").read_bytes()
-    monkeypatch.setattr(training_run, "fit", None)
+    monkeypatch.setattr(training_run, "fit_model", None)
     monkeypatch.setattr(demo, "load_dataset", None)
     monkeypatch.setenv("COLUMNS", "160")
     assert main([*WORDS, str(folder)]) == 0
@@ -125,7 +139,7 @@ def test_json_is_one_document_with_all_runs(
     assert json.loads(record.read_text()) == json.loads((finished[0] / "summary.json").read_text())
 
 
-@pytest.mark.parametrize("change", [("--seed", "1"), ("--epochs", "2"), ("--fakes", "gp")], ids=lambda words: words[0])
+@pytest.mark.parametrize("change", [("--seed", "1"), ("--effort", "0.02"), ("--fakes", "gp")], ids=lambda words: words[0])
 def test_another_demo_is_not_written_over_this_one(
     change: tuple[str, str], finished: tuple[Path, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,4 +200,4 @@ def test_an_interrupted_demo_goes_on(
     monkeypatch.setattr(demo, "train", train)
     assert main([*WORDS, str(tmp_path / "new")]) == 130
     assert "same command goes on" in capsys.readouterr().err
-    assert began == ["random"]
+    assert began == ["static"]
