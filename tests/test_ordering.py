@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from builders import features_of, tiny_batch, tiny_policy
 from whichwhen import rollout
-from whichwhen.budget import PerStep, Price, RandomTotal, Total, Unlimited
+from whichwhen.afterwards import read_requests, walk_then_read
+from whichwhen.budget import MeanCost, PerStep, Price, Total, Unlimited
 from whichwhen.contracts import Acquirer
 from whichwhen.errors import SessionError
 from whichwhen.menu import Menu, Order
 from whichwhen.ordering import Rules
 from whichwhen.predictors import make_predictor
 from whichwhen.rollout import Policy, inference, roll_out
-from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
+from whichwhen.selection import Gate, HardTopK, SequentialGumbel
 from whichwhen.session import Session
 from whichwhen.specs import PredictorSpec
 from whichwhen.types import Batch, Scores
@@ -74,7 +75,7 @@ def test_a_free_channel_arrives_only_where_the_record_holds_it():
 # -- what must be asked
 
 
-@pytest.mark.parametrize("selector", [HardTopK(), GumbelTopK(), SequentialGumbel()])
+@pytest.mark.parametrize("selector", [HardTopK(), Gate(), SequentialGumbel()])
 def test_a_mandatory_order_is_asked_whenever_it_may_be_and_paid_for(selector):
     record = run(ward("none").with_selector(selector), tiny_batch())
     every_other = (torch.arange(record.valid.shape[1]) % 2 == 0) & record.valid
@@ -91,7 +92,7 @@ def test_a_mandatory_order_comes_out_of_the_same_budget():
 
 
 def test_what_was_not_drawn_has_no_place_in_the_draw_order():
-    record = run(ward(budget=4.0).with_selector(GumbelTopK()), tiny_batch())
+    record = run(ward(budget=4.0).with_selector(Gate()), tiny_batch())
     assert not (record.steps[0].selection.order == 3).any()
 
 
@@ -154,7 +155,7 @@ def test_an_acquirer_is_told_what_is_under_way():
 
 
 def test_the_gradient_reaches_a_request_through_a_late_result():
-    policy = ward("learned", budget=5.0).with_selector(GumbelTopK())
+    policy = ward("learned", budget=5.0).with_selector(Gate())
     record = roll_out(policy, tiny_batch((7, 7)), torch.Generator().manual_seed(0))
     record.reveals.mask[:, 3:, 3].sum().backward()
     assert policy.acquirer.scores.weight.grad.abs().sum() > 0
@@ -193,41 +194,30 @@ class Favourite(Acquirer):
 @given(
     st.floats(1.0, 12),
     st.sampled_from(["learned", "random", "static", "table", "oracle"]),
-    st.sampled_from([HardTopK(), GumbelTopK(), SequentialGumbel()]),
+    st.sampled_from([HardTopK(), Gate(), SequentialGumbel()]),
     st.sampled_from([None, 7]),
-    st.booleans(),
-    st.floats(0, 15),
     st.integers(0, 100),
 )
 @settings(max_examples=60, deadline=None)
-def test_no_path_exceeds_a_total(amount, acquirer, selector, over, saves, advance, seed):
-    saves = saves and not isinstance(selector, SequentialGumbel)
-    budget = Total(amount, over=over, saves=saves, advance=advance)
-    policy = replace(ward(acquirer, seed=seed), budget=budget, selector=selector)
+def test_no_path_exceeds_a_total(amount, acquirer, selector, over, seed):
+    policy = replace(ward(acquirer, seed=seed), budget=Total(amount, over=over), selector=selector)
     record = run(policy, tiny_batch(), seed)
     assert (record.cost.sum(1) <= amount + 1e-4).all()
     if over:
         available = amount * (torch.arange(1, record.cost.shape[1] + 1) / over).clamp(max=1)
-        assert (record.cost.cumsum(1) <= available.clamp(min=min(amount, advance)) + 1e-4).all()
+        assert (record.cost.cumsum(1) <= available + 1e-4).all()
 
 
-@pytest.mark.parametrize(("saves", "bought"), [(False, ["x1", "x1", "x1", "x1"]), (True, ["", "", "x0", "x1"])])
-def test_a_total_that_saves_waits_for_what_is_wanted_most(saves, bought):
-    menu = Menu(FIVE, (Order("x0", ("x0",), 3.0), Order("x1", ("x1",), 1.0)))
-    policy = replace(tiny_policy("none", menu=menu), acquirer=Favourite([2.0, 1.0]), budget=Total(4.0, over=4, saves=saves))
-    record = run(policy, tiny_batch((4,)))
-    asked = [" ".join(menu.names[k] for k in np.flatnonzero(row)) for row in record.selections.request[0]]
-    assert asked == bought
-
-
-@pytest.mark.parametrize(
-    ("advance", "spent"),
-    [(0.0, [1, 1, 1, 1]), (1.0, [1, 1, 1, 1]), (2.0, [2, 0, 1, 1]), (3.0, [3, 0, 0, 1]), (9.0, [4, 0, 0, 0])],
+@given(
+    st.floats(0.5, 4),
+    st.sampled_from(["learned", "random", "static", "table", "oracle", "round-robin"]),
+    st.sampled_from([HardTopK(), Gate()]),
+    st.integers(0, 100),
 )
-def test_an_advance_is_there_at_the_first_step_and_is_not_paid_twice(advance, spent):
-    policy = replace(tiny_policy("random"), budget=Total(4.0, over=4, advance=advance))
-    assert run(policy, tiny_batch((4,))).cost[0].tolist() == spent
-    assert run(replace(policy, budget=policy.budget.drawn(4.0, 4.0, 0)), tiny_batch((4,))).cost[0].tolist() == spent
+@settings(max_examples=40, deadline=None)
+def test_no_path_exceeds_a_mean_cost(rate, acquirer, selector, seed):
+    record = run(replace(ward(acquirer, seed=seed), budget=MeanCost(rate), selector=selector), tiny_batch(), seed)
+    assert (record.cost.cumsum(1) <= rate * torch.arange(1, record.cost.shape[1] + 1) + 1e-4).all()
 
 
 @given(st.lists(st.integers(1, 100_000), min_size=1, max_size=5), st.sampled_from([None, 1, 3]))
@@ -246,7 +236,7 @@ def test_a_budget_that_pays_exactly_pays(cents, over):
 def test_a_mandatory_order_is_asked_for_while_the_rest_is_saved():
     must = Order("x1", ("x1",), 1.0, mandatory=True)
     menu = Menu(FIVE, (Order("x0", ("x0",), 2.0), must, Order("x2", ("x2",), 0.5)))
-    budget = Total(7.0, over=4, saves=True)
+    budget = MeanCost(1.75)
     policy = replace(tiny_policy("none", menu=menu), acquirer=Favourite([2.0, 0.0, 1.0]), budget=budget)
     request = run(policy, tiny_batch((4,))).selections.request[0]
     assert request[:, 1].tolist() == [1, 1, 1, 1]
@@ -264,18 +254,6 @@ def test_where_only_deliveries_count_the_delivered_cost_stays_within_the_total_a
     assert (delivered <= 4).all()
     assert (asked == 4).all()
     assert (record.cost.sum(1) > 4).any()
-
-
-def test_random_totals_are_each_series_own_and_the_same_in_any_batch():
-    budget = RandomTotal(20.0, low=2.0)
-    rate = budget.init(torch.arange(500)).rate
-    assert rate.min() >= 2
-    assert rate.max() <= 20
-    assert torch.equal(budget.init(torch.tensor([7, 499])).rate, rate[[7, 499]])
-    policy = replace(tiny_policy("random"), budget=budget)
-    batch = tiny_batch((7, 7, 7))
-    spent = run(policy, batch).cost.sum(1)
-    assert torch.equal(spent, budget.init(batch.keys).rate.floor().clamp(max=35))
 
 
 def test_at_a_price_only_what_is_worth_more_is_asked():
@@ -299,8 +277,8 @@ def test_a_higher_price_never_buys_more_at_the_first_step():
 # -- the same in training and online
 
 
-@pytest.mark.parametrize("acquirer", ["learned", "random", "static"])
-@pytest.mark.parametrize("budget", [PerStep(3.0), Total(9.0, over=7), Total(9.0, over=7, saves=True, advance=3.0), Total(6.0)])
+@pytest.mark.parametrize("acquirer", ["learned", "random", "static", "round-robin"])
+@pytest.mark.parametrize("budget", [PerStep(3.0), Total(9.0, over=7), MeanCost(1.5), MeanCost(1.5, 2.0), Total(6.0)])
 def test_a_session_asks_and_predicts_as_the_evaluation_does(acquirer, budget):
     batch = holes(tiny_batch((7,)), 0.3)
     policy = replace(ward(acquirer), budget=budget)
@@ -364,3 +342,87 @@ def test_bills_are_what_the_ledger_keeps_where_only_deliveries_count(seed, late)
     selection = record.flat(lambda step: step.selection)
     kept = selection.request @ policy.rules.costs - policy.rules.unanswered(selection, record.flat(lambda step: step.reveal))
     assert torch.allclose((selection.request * policy.rules.bills(rows)).sum(-1), kept)
+
+
+# -- whole series at once
+
+
+ORDERS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from([f.name for f in FIVE]), min_size=1, max_size=3, unique=True),
+        st.sampled_from([0.5, 1.0, 2.0]),
+        st.sampled_from([1, 1, 2, 3, 9]),
+        st.integers(1, 3),
+        st.sampled_from(["", "", "free", "mandatory"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+"""Panels that overlap, with delays, rests, free and mandatory orders."""
+
+
+def menu_of(orders):
+    """Without orders: one for each feature."""
+    if not orders:
+        return Menu.one_per_feature(FIVE)
+    kinds = [
+        Order(f"o{k}", tuple(names), 0.0 if kind == "free" else cost, late, rest, kind == "free", kind == "mandatory")
+        for k, (names, cost, late, rest, kind) in enumerate(orders)
+    ]
+    return Menu(FIVE, tuple(kinds))
+
+
+LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4).map(lambda lengths: tuple(sorted(lengths, reverse=True)))
+
+
+@given(st.one_of(st.just([]), ORDERS), LENGTHS, st.floats(0, 0.7), st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_what_arrives_in_whole_series_is_what_arrives_step_by_step(orders, lengths, share, seed):
+    menu = menu_of(orders)
+    batch = holes(tiny_batch(lengths, seed=seed), share, seed)
+    record = run(tiny_policy("complete", menu=menu, seed=seed).with_selector(Gate()), batch, seed)
+    found = Rules(menu).reveals(record.selections.request, batch)
+    going = record.valid.unsqueeze(-1)
+    for name in ("values", "mask", "age"):
+        assert torch.equal(getattr(found, name) * going, getattr(record.reveals, name)), name
+    assert torch.equal(found.time * record.valid, record.reveals.time)
+    assert not (found.mask * ~going).any()
+
+
+@given(st.one_of(st.just([]), ORDERS), LENGTHS, st.floats(0, 0.7), st.sampled_from(["learned", "random"]), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_reading_requests_gives_the_predictions_of_the_policy_that_made_them(orders, lengths, share, acquirer, seed):
+    menu = menu_of(orders)
+    batch = holes(tiny_batch(lengths, seed=seed), share, seed)
+    policy = tiny_policy(acquirer, menu=menu, seed=seed)
+    policy = replace(policy, budget=Price(0.3, 3.0) if acquirer == "learned" else MeanCost(2.0))
+    with inference(policy):
+        walked = walk_then_read(policy, batch)
+        found = read_requests(policy.predictor, policy.rules, batch, walked.selections.request)
+    assert found.sizes == walked.sizes
+    torch.testing.assert_close(found.padded(found.logits_by_row), walked.logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.final_logits, walked.final_logits, rtol=1e-5, atol=1e-5)
+
+
+@given(ORDERS, st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_the_gradient_of_whole_series_goes_to_the_requests_whose_results_arrived(orders, seed):
+    menu = menu_of(orders)
+    batch = holes(tiny_batch((7, 5), seed=seed), 0.3, seed)
+    rules = Rules(menu)
+    requests = (torch.rand(2, 7, len(menu.orders), generator=torch.Generator().manual_seed(seed)) < 0.5).float()
+    requests.requires_grad_()
+    rules.reveals(requests, batch).mask.sum().backward()
+    for i, length in enumerate((7, 5)):
+        for t in range(7):
+            for k, order in enumerate(menu.orders):
+                if t + order.turnaround - 1 >= length or not batch.observed[i, t, menu.reveals[k]].any():
+                    assert requests.grad[i, t, k] == 0
+
+
+def test_a_request_of_the_record_holds_what_must_be_asked_and_not_what_is_free():
+    requests = torch.rand(2, 3, 5).round()
+    found = Rules(WARD).with_mandatory(requests)
+    assert (found[..., 0] == 0).all()
+    assert (found[..., 3] == 1).all()
+    assert torch.equal(found[..., [1, 2, 4]], requests[..., [1, 2, 4]])
