@@ -46,11 +46,16 @@ def main(words: Sequence[str]) -> int:
 def run_suite(jobs: Sequence[Job], given: argparse.Namespace) -> int:
     """Run the jobs and write the tables; the exit code is 1 where a job failed."""
     left = [job for job in jobs if job.name not in finished(jobs, given.out)]
-    hours = sum(map(expected_seconds, left)) / 3600
+    known = load_records(given.out)
+    hours = sum(expected_seconds(job, known) for job in left) / 3600
     print(f"{len(jobs)} jobs, {len(jobs) - len(left)} of them finished; the rest takes about {hours:.1f} CPU hours")
     if given.dry_run:
-        for title, count in Counter(f"{job.setting.title}: {job.acquirer}" for job in left).items():
-            print(f"  {count:3d} × {title}")
+        seconds: dict[str, list[float]] = {}
+        for job in left:
+            effort = "" if job.effort == "normal" else f", {job.effort}"
+            seconds.setdefault(f"{job.setting.title}: {job.acquirer}{effort}", []).append(expected_seconds(job, known))
+        for title, parts in seconds.items():
+            print(f"  {sum(parts) / 60:6.1f} min  {len(parts):3d} × {title}")
         return 0
     count = 0
 

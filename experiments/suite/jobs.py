@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -258,17 +258,28 @@ def choose(jobs: Iterable[Job], only: Sequence[str]) -> tuple[Job, ...]:
 
 
 # ---- what it will take ------------------------------------------------------------------------------------------------------
-_NORMAL_SECONDS: dict[str, tuple[float, float]] = {}
-"""CPU seconds of a run of learned and of a fixed rule at normal effort, evaluation included, by data set."""
+_SECONDS: dict[str, tuple[float, float, float]] = {}
+"""CPU seconds by data set: training learned, training anything else, evaluating learned at the curve and the prices."""
+_BASE = 5.0
+"""CPU seconds that no effort changes: the forest, loading, evaluation."""
+_MINIROCKET = 100.0
 
 
-def expected_seconds(job: Job) -> float:
-    """CPU seconds of a job, guessed from its data set and acquirer."""
+def expected_seconds(job: Job, known: Iterable[Mapping[str, Any]] = ()) -> float:
+    """CPU seconds of a job: as of ``known`` records of its like, else by what such runs took when this was written."""
+    like: list[float] = [
+        record["cpu_seconds"] - record["saved_seconds"] + record["evaluation_seconds"]
+        for record in known
+        if (record["dataset"], record["acquirer"], record["effort"], record["plan"])
+        == (job.setting.dataset, job.acquirer, job.effort, job.plan)
+    ]
+    if like:
+        return sum(like) / len(like)
     if job.spec is None:
-        return 60.0
-    learned, rule = _NORMAL_SECONDS.get(job.setting.dataset, (120.0, 50.0))
-    seconds = learned if job.acquirer in ("learned", "table") else rule
-    return seconds * max(job.spec.training.steps_factor, 0.02)
+        return _MINIROCKET
+    learned, other, evaluation = _SECONDS.get(job.setting.dataset, (120.0, 60.0, 30.0))
+    training = learned if job.acquirer in ("learned", "table") else other
+    return _BASE + training * job.spec.training.steps_factor + (evaluation if job.prices else 0.0)
 
 
 def mean_costs(real: float) -> list[float]:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from filelock import FileLock, Timeout
 
+from experiments.suite.forests import kept_forests
 from experiments.suite.jobs import PRICES, Job, mean_costs
 from experiments.suite.records import FORMAT, Record, append_record, finished, pack
 from whichwhen.errors import WhichwhenError
@@ -106,7 +107,7 @@ def measure(job: Job, spec: RunSpec, folder: Path) -> Record:
     from whichwhen.training import train
 
     data, loading = _load(spec.data, spec.seed)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), kept_forests(folder.parent) as saved:
         warnings.simplefilter("ignore")
         result = train(spec, folder, data=data, resume=True)
     began = time.process_time()
@@ -121,7 +122,8 @@ def measure(job: Job, spec: RunSpec, folder: Path) -> Record:
         "command": command(spec, folder.parent),
         "commit": result["commit"],
         "finished": time.time(),
-        "cpu_seconds": round(result["cpu_seconds"] + loading, 2),
+        "cpu_seconds": round(result["cpu_seconds"] + loading + saved.seconds, 2),
+        "saved_seconds": round(loading + saved.seconds, 2),
         "evaluation_seconds": round(time.process_time() - began, 2),
         "kept": result["kept"],
         "candidates": [
@@ -273,6 +275,7 @@ def measure_minirocket(job: Job) -> Record:
         "commit": None,
         "finished": time.time(),
         "cpu_seconds": round(time.process_time() - began, 2),
+        "saved_seconds": 0.0,
         "evaluation_seconds": 0.0,
         "kept": "minirocket",
         "candidates": [],
