@@ -21,6 +21,8 @@ from whichwhen.reports.progress import TrainingProgress
 
 OWN = ("train", "ucr:Own", "--data-dir", "data", "--epochs", "1", "--width", "4", "--layers", "1", "--budget", "1")
 TINY_WORDS = tuple(word for word in TRAIN_TINY if word != "--quiet")
+SMALL_TINY = ("train", "synthetic:tiny", "--width", "4", "--layers", "1", "--trees", "5")
+RECIPE = (*SMALL_TINY, "--effort", "0.01", "--out", "new")
 GOOD = ts_text(ts_rows())
 NEVER = ts_text([f"1,2,3,{i}:nan,nan,nan,nan:{'ab'[i % 2]}" for i in range(12)])
 
@@ -161,15 +163,84 @@ ISSUE_CASES = [
     Case("inf", OWN, ("inf", "series 5", "step 3", "'x1'"), archive(with_row("1,2,3,4:5,6,7,inf:b"))),
     Case("inf in test", OWN, ("inf", "test part"), archive(test=with_row("1,-inf,3,4:5,6,7,8:b"))),
     # budgets
-    Case("budget 0", (*TO_RUN, "--budget", "0"), ("budget is 0", "more than 0")),
-    Case("budget negative", (*TO_RUN, "--budget", "-2"), ("budget is -2", "more than 0")),
+    Case("budget 0", (*TO_RUN, "--budget", "0"), ("budget is 0", "above 0")),
+    Case("budget negative", (*TO_RUN, "--budget", "-2"), ("budget is -2", "above 0")),
     Case("budget nan", (*TO_RUN, "--budget", "nan"), ("budget is nan",)),
     Case("budget above the menu", (*TINY_WORDS, "--budget", "5", "--out", "new"), ("budget 5", "4 orders", "1 to 4")),
     Case("budget below an order", (*TINY_WORDS, "--budget", "0.5", "--out", "new"), ("budget 0.5", "1 to 4")),
-    Case("evaluate with budget 0", ("evaluate", "run", "--budget", "0"), ("budget 0", "1 to 4")),
-    Case("evaluate with budget nan", ("evaluate", "run", "--budget", "nan"), ("budget nan", "1 to 4")),
+    Case("evaluate with budget 0", ("evaluate", "run", "--budget", "0"), ("budget is 0", "above 0")),
+    Case("evaluate with budget nan", ("evaluate", "run", "--budget", "nan"), ("budget is nan", "above 0")),
+    Case("mean cost 0", (*RECIPE, "--mean-cost", "0"), ("mean-cost is 0", "above 0", "--mean-cost")),
+    Case("mean cost negative", (*RECIPE, "--mean-cost", "-1"), ("mean-cost is -1", "above 0")),
+    Case("mean cost nan", (*RECIPE, "--mean-cost", "nan"), ("mean-cost is nan", "above 0")),
+    Case("mean cost infinite", (*RECIPE, "--mean-cost", "inf"), ("mean-cost is inf", "finite")),
+    Case(
+        "mean cost above everything",
+        (*RECIPE, "--mean-cost", "4.5"),
+        ("mean cost of 4.5", "costs 4 in all", "at most 4", "--acquirer complete"),
+    ),
+    Case("mean cost above everything for a rule", (*RECIPE, "--mean-cost", "5", "--acquirer", "static"), ("mean cost of 5",)),
+    Case("price 0", (*RECIPE, "--price", "0"), ("price is 0", "above 0", "--price")),
+    Case("price below 0", (*RECIPE, "--price", "-0.1"), ("price is -0.1", "above 0")),
+    Case("price nan", (*RECIPE, "--price", "nan"), ("price is nan",)),
+    Case("total below 0", (*RECIPE, "--total", "-3"), ("total is -3", "above 0")),
+    *(
+        Case(f"{one} and {other}", (*RECIPE, one, "1", other, "1"), (f"{one} and {other} together", "one of them"))
+        for one, other in (("--mean-cost", "--price"), ("--mean-cost", "--total"), ("--price", "--total"))
+    ),
+    Case(
+        "all three",
+        (*RECIPE, "--total", "1", "--price", "1", "--mean-cost", "1"),
+        ("--mean-cost and --price and --total together",),
+    ),
+    Case("a price of what can't be compared", (*RECIPE, "--price", "1", "--acquirer", "random"), ("--price", "random")),
+    Case("mean cost with epochs", (*TINY_WORDS, "--mean-cost", "1", "--out", "new"), ("--mean-cost with --epochs", "recipe")),
+    *(
+        Case(f"evaluate with {flag} {value}", ("evaluate", "run", flag, value), (f"{flag[2:]} is {value}", "above 0"))
+        for flag in ("--mean-cost", "--price", "--total")
+        for value in ("0", "-1", "nan")
+    ),
+    Case(
+        "evaluate with a mean cost above everything", ("evaluate", "run", "--mean-cost", "9"), ("mean cost of 9", "at most 4")
+    ),
+    Case(
+        "evaluate with two budgets",
+        ("evaluate", "run", "--mean-cost", "1", "--price", "1"),
+        ("--mean-cost and --price together",),
+    ),
+    # effort
+    *(
+        Case(f"effort {effort}", (*SMALL_TINY, "--effort", effort, "--out", "new"), ("effort is", "quick, normal, thorough"))
+        for effort in ("0", "-1", "nan", "inf", "1e9")
+    ),
+    Case("effort and epochs", (*TINY_WORDS, "--effort", "quick", "--out", "new"), ("effort and epochs together", "--epochs")),
+    Case("effort of the demo", ("demo", "--effort", "0", "--out", "new"), ("effort is 0",)),
+    *(
+        Case(
+            f"{flag} without epochs",
+            (*RECIPE, flag, value),
+            (f"{flag} without --epochs", "both or neither", "add --epochs"),
+        )
+        for flag, value in (
+            ("--patience", "3"),
+            ("--choose-by", "loss"),
+            ("--warm-up", "1"),
+            ("--weight-decay", "0"),
+            ("--schedule", "constant"),
+            ("--clip", "0"),
+            ("--gradient", "full"),
+            ("--level-gain", "0.1"),
+            ("--min-epochs", "2"),
+        )
+    ),
+    Case("kept epochs without epochs", (*RECIPE, "--save-epochs"), ("--save-epochs without --epochs", "add --epochs")),
+    Case(
+        "the paper's selector without epochs",
+        (*RECIPE, "--selector", "sequential"),
+        ("selector without epochs", "--preset paper"),
+    ),
     Case("evaluate with budget above", ("evaluate", "run", "--budget", "9"), ("budget 9", "1 to 4")),
-    Case("demo with budget above", ("demo", "--budget", "99", "--trees", "5", "--out", "new"), ("budget 99", "42 orders")),
+    Case("demo with budget above", ("demo", "--budget", "99", "--effort", "0.01", "--out", "new"), ("budget 99", "42 orders")),
     # run folders
     *(
         Case(f"evaluate without {name}", ("evaluate", "run"), ("half written", name, "--resume"), remove(f"run/{name}"))
@@ -180,13 +251,13 @@ ISSUE_CASES = [
     Case(
         "spec of another version",
         ("evaluate", "run"),
-        ("run/spec.json has format 99", "whichwhen 7.0", "format 2", "train anew"),
+        ("run/spec.json has format 99", "whichwhen 7.0", "format 3", "train anew"),
         edit_json("run/spec.json", lambda content: content.update(format=99, version="7.0")),
     ),
     Case(
         "result of another version",
         ("evaluate", "run"),
-        ("run/result.json has format 0", "format 2"),
+        ("run/result.json has format 0", "format 3"),
         edit_json("run/result.json", set_key("format", value=0)),
     ),
     Case(
@@ -290,12 +361,12 @@ ISSUE_CASES = [
     Case("a file", (*TINY_WORDS, "--out", "file"), ("file is a file", "--out"), write("file", "mine")),
     Case("below a file", (*TINY_WORDS, "--out", "file/run"), ("file", "--out"), write("file", "mine")),
     Case("files of others", (*TINY_WORDS, "--out", "."), ("something else than a run", "--out")),
-    Case("demo into a file", ("demo", "--epochs", "1", "--trees", "5", "--out", "file"), ("file",), write("file", "mine")),
+    Case("demo into a file", ("demo", "--effort", "0.01", "--out", "file"), ("file",), write("file", "mine")),
 ]
 
 OTHER_CASES = [
     Case("unknown verb", ("fly",), ("'fly'", "data, pack, train, evaluate, plot, demo")),
-    Case("unknown preset", ("train", "m-forda", "--preset", "papers"), ("'papers'", "default, paper, best")),
+    Case("unknown preset", ("train", "m-forda", "--preset", "papers"), ("'papers'", "one of default, paper")),
     Case("a figure that can't be drawn", ("data", "m-forda", "--plot", "x.bmp"), ("x.bmp", ".png, .pdf, .svg")),
     Case("a figure of nothing", ("data", "--plot", "x.png"), ("--plot without a data set",)),
     Case("a figure below a file", ("data", "synthetic:tiny", "--plot", "file/x.png"), ("file",), write("file", "mine")),
@@ -441,6 +512,8 @@ def test_errors_for_machines_are_one_json_document(here: Path, capsys: pytest.Ca
         ("train", "m-forda", "extra"),
         ("train", "--fakes", "foo"),
         ("train", "--budget", "much"),
+        ("train", "--effort", "fast"),
+        ("train", "--mean-cost", "little"),
         ("evaluate",),
         ("plot", "run", "--format", "bmp"),
         ("data", "--m", "1.5"),

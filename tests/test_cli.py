@@ -18,7 +18,6 @@ from support import TINY, TRAIN_TINY, contents, run_whichwhen
 from whichwhen import __version__, artifacts
 from whichwhen.cli import VERBS, main
 from whichwhen.data import CATALOG, synthetic
-from whichwhen.experiments.paper import paper_grid
 from whichwhen.presets import preset_spec
 from whichwhen.reports.progress import TrainingProgress
 from whichwhen.specs import AcquirerKind, RunSpec
@@ -32,6 +31,13 @@ FILES = {
     "samples.parquet",
     "result.json",
 }
+
+
+SMALL_TINY = (
+    *("train", "synthetic:tiny", "--batch-size", "16", "--quiet", "--trees", "5"),
+    *("--width", "4", "--layers", "1", "--acquirer-hidden", "4"),
+)
+RECIPE_TINY = (*SMALL_TINY, "--effort", "0.005")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -226,9 +232,9 @@ def test_train_shows_progress_on_stderr_unless_told_not_to(tmp_path: Path, capsy
     words = [word for word in TRAIN_TINY if word != "--quiet"]
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
     out, err = capsys.readouterr()
-    assert "epoch   2/2" in err
+    assert "epochs     2/2" in err
     assert "validation accuracy" in err
-    assert "epoch   2/2" not in out
+    assert "epochs     2/2" not in out
 
 
 def test_without_out_the_folder_is_named_after_the_run(
@@ -268,34 +274,6 @@ def specs_trained(monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
     return seen
 
 
-def test_a_budget_is_the_most_that_the_best_preset_asks_for_where_features_move(specs_trained: list[RunSpec]) -> None:
-    assert main(["train", "m-forda", "--fakes", "zeros", "--shift", "--preset", "best", "--budget", "3", "--json"]) == 0
-    assert specs_trained[0].budget.cap == 3
-
-
-@pytest.mark.parametrize("flag", ["--acquirer-value-features 3", "--acquirer-context"])
-def test_who_wants_values_gets_them_with_the_best_preset_of_the_digits(flag: str, specs_trained: list[RunSpec]) -> None:
-    assert main(["train", "spoken-arabic-digits", "--fakes", "noise", "--preset", "best", *flag.split(), "--json"]) == 0
-    assert specs_trained[0].acquirer.values
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "m-forda --fakes zeros --shift --acquirer learned",
-        "m-forda --fakes noise --acquirer learned",
-        "m-forda --fakes gp --acquirer static",
-        "spoken-arabic-digits --fakes noise",
-    ],
-)
-def test_the_best_preset_is_the_grid_s_for_that_data_and_acquirer(words: str, specs_trained: list[RunSpec]) -> None:
-    assert main(["train", *words.split(), "--preset", "best", "--json"]) == 0
-    (spec,) = specs_trained
-    data, acquirer = spec.data, spec.acquirer.kind
-    own = ("shifted" if data.shift else "plain", data.name, data.fakes, acquirer)
-    assert spec.hash in [job.spec.change(training__save_epochs=False).hash for job in paper_grid("best", seeds=1, only=own)]
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -314,7 +292,7 @@ def test_the_papers_preset_fits_the_data_set(words: tuple[str, ...], specs_train
 def test_the_shape_that_is_to_be_kept(specs_trained: list[RunSpec]) -> None:
     words = "train m-forda --fakes noise --acquirer learned --budget 5 --seed 0 --out DIR --json"
     assert main(words.split()) == 0
-    assert specs_trained == [RunSpec().change(data__name="m-forda", data__fakes="noise")]
+    assert specs_trained == [RunSpec().change(data__name="m-forda", data__fakes="noise", budget__per_step=5)]
 
 
 def test_every_acquirer_trains(call: Callable[..., str], tmp_path: Path) -> None:
@@ -326,6 +304,19 @@ def test_every_acquirer_trains(call: Callable[..., str], tmp_path: Path) -> None
         assert result["test"]["real_fraction"] == {"complete": 0.25, "none": None, "oracle": 1}.get(
             kind, result["test"]["real_fraction"]
         )
+
+
+@pytest.mark.parametrize("kind", get_args(AcquirerKind))
+def test_every_acquirer_trains_by_the_recipe(kind: str, call: Callable[..., str], tmp_path: Path) -> None:
+    words = (*RECIPE_TINY, "--segments", "2", "--acquirer", kind)
+    result = json.loads(call(*words, "--json", "--out", str(tmp_path / kind)))
+    assert result["acquirer"] == kind
+    assert (result["kept"] == kind) != (kind == "learned")
+    assert [row["kept"] for row in result["candidates"]].count(True) == (kind == "learned")
+    cost = result["test"]["cost_per_step"]
+    assert cost == {"complete": 4, "none": 0}.get(kind, cost)
+    assert cost <= 1 or kind == "complete"
+    assert json.loads(call("evaluate", str(tmp_path / kind), "--json"))["cost_per_step"] == cost
 
 
 # resume
@@ -388,14 +379,16 @@ def test_evaluate_is_on_test_by_default(call: Callable[..., str], run: Path) -> 
     assert f"{result_of(run)['test']['accuracy']:.4g}" in call("evaluate", str(run))
 
 
-def test_evaluate_with_another_total_bills_and_paces_it_as_the_model_was_trained(
-    call: Callable[..., str], tmp_path: Path
+@pytest.mark.parametrize("how", [("--epochs", "1"), ("--effort", "0.005")], ids=" ".join)
+def test_evaluate_with_another_total_bills_it_as_the_model_was_trained(
+    how: tuple[str, ...], call: Callable[..., str], tmp_path: Path
 ) -> None:
-    paid = ("--total", "6", "--pace", "open", "--bill", "delivered")
-    call(*TRAIN_TINY, *paid, "--out", str(tmp_path / "run"))
+    call(*SMALL_TINY, *how, "--total", "6", "--bill", "delivered", "--out", str(tmp_path / "run"))
     own = json.loads(call("evaluate", str(tmp_path / "run"), "--json"))
     again = json.loads(call("evaluate", str(tmp_path / "run"), "--total", "6", "--json"))
     assert again == own
+    assert (own["budget kind"], own["budget"]) == ("total", 6)
+    assert 0 < own["delivered_cost"] <= 6
 
 
 def test_evaluate_with_another_budget(call: Callable[..., str], run: Path) -> None:
@@ -456,6 +449,30 @@ def test_evaluate_of_a_table_with_labels_per_step_subgroups_and_holes(call: Call
     assert "estimates" not in json.loads(call("evaluate", out, "--no-estimate", "--json"))
 
 
+@pytest.mark.parametrize(("columns", "bought"), [(4, 1), (1, 1), (12, 3)])
+@pytest.mark.parametrize("how", [("--epochs", "1"), ("--effort", "0.005")], ids=" ".join)
+def test_a_table_of_few_columns_trains_with_the_default_budget(
+    columns: int, bought: int, how: tuple[str, ...], call: Callable[..., str], tmp_path: Path
+) -> None:
+    rng = random.Random(0)
+    names = [f"c{i}" for i in range(columns)]
+    lines = [",".join(["stay", "hour", "died", *names])]
+    for stay in range(40):
+        for hour in range(4):
+            values = (f"{rng.gauss(stay % 2, 1):.3f}" for _ in names)
+            lines.append(",".join([str(stay), str(hour), str(stay % 2), *values]))
+    table = tmp_path / "own.csv"
+    table.write_text("\n".join(lines) + "\n")
+    small = ("--width", "4", "--layers", "1", "--trees", "5", *how, "--quiet", "--json")
+    given = ("--id", "stay", "--time", "hour", "--label", "died", "--test-share", "0.3")
+    result = json.loads(call("train", str(table), *given, *small, "--out", str(tmp_path / "run")))
+    assert (result["budget_kind"], result["budget"]) == ("per-step", bought)
+    assert 0 <= result["test"]["cost_per_step"] <= bought
+    shown = call("train", str(table), *given, *small[:-1], "--seed", "1", "--out", str(tmp_path / "other"))
+    assert f"budget {bought} per step, seed 1" in shown
+    assert "requests on real features" not in shown
+
+
 @pytest.mark.parametrize(("given", "told"), [((), True), (("--predictor-now",), False), (("--predictor", "gru"), False)])
 def test_where_labels_change_a_predictor_of_the_mean_alone_is_warned_of(
     given: tuple[str, ...], told: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -469,35 +486,23 @@ def test_where_labels_change_a_predictor_of_the_mean_alone_is_warned_of(
     assert ("--predictor-now" in capsys.readouterr().err) == told
 
 
-@pytest.mark.parametrize(("batch", "said"), [("256", "in all: 1; with --batch-size 4: 7"), ("4", "")])
-def test_a_table_that_is_small_for_its_batches_is_told_so(
-    batch: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    table = tmp_path / "own.csv"
-    rows = [f"{stay},{hour},{stay % 2 + stay / 99 + hour / 9},{stay % 2}" for stay in range(40) for hour in range(3)]
-    table.write_text("\n".join(["stay,hour,a,died", *rows]) + "\n")
-    small = ("--epochs", "1", "--width", "4", "--layers", "1", "--budget", "1", "--json", "--batch-size", batch)
-    given = ("--id", "stay", "--time", "hour", "--label", "died", "--test-share", "0.2")
-    assert main(["train", str(table), *given, *small, "--out", str(tmp_path / "run")]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "training steps" in line]
-    assert [said in line for line in lines] == ([True] if said else [])
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ((), "budget 1 per step"),
-        (("--total", "4", "--pace", "saving"), "total 4, saving"),
-        (("--total", "4", "--advance", "2"), "total 4, even, 2 at once"),
-        (("--total", "4"), "total 4, even"),
+        (("--budget", "2"), "budget 2 per step"),
+        (("--mean-cost", "1.5"), "mean cost 1.5 per step"),
+        (("--total", "4"), "total 4"),
         (("--price", "0.01"), "price 0.01"),
+        (("--price", "0.01", "--budget", "2"), "price 0.01, at most 2 per step"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::whichwhen.errors.BudgetWarning")
 def test_the_title_says_which_budget_counts(
     given: tuple[str, ...], said: str, call: Callable[..., str], tmp_path: Path
 ) -> None:
-    shown = call(*TRAIN_TINY, "--budget", "1", *given, "--out", str(tmp_path / "run"))
-    assert f"{said}, seed 0" in shown
+    shown = call(*RECIPE_TINY, *given, "--out", str(tmp_path / "run"))
+    assert f", {said}, seed 0" in shown
 
 
 def test_a_folder_with_brackets_in_its_name_is_shown_as_it_is(call: Callable[..., str], run: Path, tmp_path: Path) -> None:
@@ -587,7 +592,6 @@ def test_a_reader_that_leaves_early_causes_no_complaint(words: tuple[str, ...], 
         ("--acquirer-hidden", "0"),
         ("--acquirer-time-features", "-1"),
         ("--predictor-time-features", "-1"),
-        ("--acquirer-rate", "0"),
         ("--bins", "-1"),
         ("--trees", "0"),
         ("--batch-size", "0"),

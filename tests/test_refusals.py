@@ -130,11 +130,10 @@ REFUSED: dict[str, tuple[dict[str, str | bytes], tuple[str, ...], tuple[str, ...
         WITH_MENU,
         ("'hr'", "100000000 steps", "longest series has 4"),
     ),
-    "budgets of training beyond the menu": (menu(PRICES), (*WITH_MENU, "--budget", "4", "--train-budgets", "3", "99"), ("99",)),
     "price for the paper's selector": (
         menu(PRICES),
         (*WITH_MENU, "--price", "0.1", "--selector", "sequential"),
-        ("a price with the paper's selector",),
+        ("--price with the paper's selector", "--selector gate"),
     ),
     "AUROC of three classes": (
         {"t.csv": edit(lambda made: [row.__setitem__(5, "2") for row in made[1:13]])},

@@ -47,24 +47,41 @@ def test_a_share_is_a_percentage_or_a_dash(value: float | None, shown: str) -> N
 
 
 def test_a_policy_that_asks_for_nothing_has_a_dash() -> None:
-    lines = text({"none": result(0.5, None), "random": result(0.5)}).splitlines()
-    rows = [cells(line) for line in lines if line.startswith("│")]
-    assert [row[4] for row in rows] == ["–", "50 %"]
+    out = text({"none": result(0.5, None), "static": result(0.5)})
+    row = next(cells(line) for line in out.splitlines() if line.startswith("│"))
+    assert row[4] == "–"
 
 
-def test_where_no_run_knows_which_features_are_real_there_is_no_column_for_it() -> None:
-    out = text({"none": result(0.5, None), "learned": result(0.5, None)})
-    assert "real" not in out
-    assert [cells(line) for line in out.splitlines() if line.startswith("│")][1] == ["learned", "0.500", "0.125", "4.96", "13"]
+def test_where_it_is_not_known_what_is_real_there_is_no_such_column() -> None:
+    out = text({"learned": result(0.9, None), "static": result(0.8, None)})
+    assert "requests on real features" not in out
+    rows = [cells(line) for line in out.splitlines() if line.startswith("│")]
+    assert rows[0] == ["learned", "0.900", "0.125", "4.96", "13"]
 
 
-def test_a_line_says_what_was_kept_and_what_the_other_would_have_given() -> None:
-    def row(title: str, acquirer: str, accuracy: float, kept: bool) -> dict[str, Any]:
-        differences = {"kept_minus_this": 0.0 if kept else 0.015, "standard_error": 0.0 if kept else 0.004}
-        return {"title": title, "acquirer": acquirer, "kept": kept, "test": {"accuracy": accuracy}, **differences}
+def candidate(title: str, kind: str, kept: bool, accuracy: float, margin: float = 0.0) -> dict[str, Any]:
+    return {
+        "title": title,
+        "acquirer": kind,
+        "kept": kept,
+        "test": {"accuracy": accuracy},
+        "kept_minus_this": margin,
+        "standard_error": 0.0062,
+    }
 
-    network, rule = row("learned", "learned-only", 0.9, True), row("round robin of 6", "round-robin", 0.885, False)
-    said = candidates_line({"candidates": [network, rule]})
-    assert said == "kept learned: 0.900; round robin of 6 would have given 0.885 (difference +0.015 ± 0.004)"
-    flipped = [{**network, "kept": False}, {**rule, "kept": True}]
-    assert candidates_line({"candidates": flipped}).endswith("; a fixed rule is enough here")
+
+def test_what_was_kept_comes_first_and_the_other_with_its_difference() -> None:
+    rows = [
+        candidate("round robin of 6", "round-robin", False, 0.976, 0.007),
+        candidate("learned", "learned-only", True, 0.983),
+    ]
+    assert candidates_line({"candidates": rows}) == (
+        "kept learned: 0.983; round robin of 6 would have given 0.976 (difference +0.007 ± 0.006)"
+    )
+
+
+def test_a_fixed_rule_that_was_kept_is_said_to_be_enough() -> None:
+    rows = [candidate("learned", "learned-only", False, 0.95, -0.001), candidate("static", "static", True, 0.949)]
+    assert candidates_line({"candidates": rows}) == (
+        "kept static: 0.949; learned would have given 0.950 (difference -0.001 ± 0.006); a fixed rule is enough here"
+    )
