@@ -16,24 +16,14 @@ OFFSET = 0.3
 """Standard deviation of what is added to a whole column of a series, in standard deviations of that column."""
 NOISE = 0.3
 """The same for what is added to each value."""
-PLENTY = 20
-"""Series per step of the mean length from which on there is less of both: with the inverse root of the number of series."""
 _ROWS = 20_000
 """Rows that say how the values of a column are spread."""
 _FEW_VALUES = 32
 """A column with at most so many values is a code or a level, and stays as it is."""
 
 
-def amount_of(series: SeriesSet) -> float:
-    """How much of the noise to add, from 0 to 1: long series average more of it away, and many series need less."""
-    return float(min(1.0, np.sqrt(PLENTY * series.lengths.mean() / len(series))))
-
-
 def spread_of(series: SeriesSet) -> Float[Tensor, " F"]:
-    """By how much each column is to be disturbed: its standard deviation over some training rows, times the amount.
-
-    It is 0 for columns with few distinct values.
-    """
+    """The standard deviation of each column over some training rows; 0 for columns with few distinct values."""
     rows = np.linspace(0, len(series.values) - 1, min(len(series.values), _ROWS)).astype(np.int64)
     values = series.values[rows]
     out = np.zeros(values.shape[1], np.float32)
@@ -41,7 +31,7 @@ def spread_of(series: SeriesSet) -> Float[Tensor, " F"]:
         seen = values[:, column][~np.isnan(values[:, column])]
         if len(np.unique(seen)) > _FEW_VALUES:
             out[column] = seen.std()
-    return torch.from_numpy(out * np.float32(amount_of(series)))
+    return torch.from_numpy(out)
 
 
 def augmented(known: Hindsight, spread: Float[Tensor, " F"], generator: torch.Generator) -> Hindsight:

@@ -1,6 +1,7 @@
 """The recipe: warm-up, joint phase, settling; one for all data, in optimiser steps.
 
-1. *Warm-up*: the predictor learns on random requests of all sizes.
+1. *Warm-up*: the predictor learns on random requests of all sizes, once on the values as they are and once with noise on
+   them; validation says which of the two goes on.
 2. *Joint*: acquirer and predictor learn together. Each series draws a price, half of them a cap, and pays its bill; a quarter
    of the series ask at random and pay none.
 3. *Settling*: the acquirer is frozen, its requests are computed once for a range of budgets, and the predictor learns on them,
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from whichwhen import keyed
-from whichwhen.acquirers import RoundRobinAcquirer, WithOwnPredictor
+from whichwhen.acquirers import RandomMasks, RoundRobinAcquirer, WithOwnPredictor
 from whichwhen.afterwards import read_requests, walk_then_read
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, caps_up_to, default_per_step
@@ -121,11 +122,11 @@ def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
     """The phases of a model's acquirer, for so many training series."""
     factor = model.card.spec.training.steps_factor * math.sqrt(max(1.0, n_series / MANY))
     warm, joint, settle = (max(1, round(steps * factor)) for steps in (WARM_UP, JOINT, SETTLE))
-    first = Phase("warm-up", 0, warm)
+    first = (Phase("warm-up", 0, warm), Phase("with noise", 0, warm))
     kind = model.card.spec.acquirer.kind
     if not model.policy.acquirer.learns:
-        return (first, Phase("settle", warm, joint + settle))
-    learning = (first, Phase("joint", warm, joint), Phase("settle", warm + joint, settle))
+        return (*first, Phase("settle", warm, joint + settle))
+    learning = (*first, Phase("joint", warm, joint), Phase("settle", warm + joint, settle))
     return (*learning, Phase("rule", warm, joint + settle)) if kind == "learned" else learning
 
 
@@ -143,14 +144,14 @@ class _Recipe:
         self.model, self.data, self.state, self.device, self.on_epoch = model, data, state, device, on_epoch
         self.spec = model.card.spec
         self.phases = phases_of(model, len(data.train))
-        self.total = self.phases[0].steps + max(sum(p.steps for p in self.phases[1:3]), self.phases[-1].steps)
+        self.total = max(phase.start + phase.steps for phase in self.phases)
         self.began = time.process_time() - state.cpu_seconds
         self.facts = state.facts
         state.rounds = sum(math.ceil(phase.steps / ROUND) for phase in self.phases)
         balanced = self.spec.training.class_weight == "balanced"
         self.balance = class_weights(data.train, len(data.classes)).to(device) if balanced else None
         self.spread = spread_of(data.train)
-        self.augments = bool((self.spread > 0).any())
+        self.augments = False
         for module in model.modules().values():
             module.to(device)
         costs = np.array([order.cost for order in model.policy.menu.orders if order.cost > 0])
@@ -163,6 +164,8 @@ class _Recipe:
         """All phases, from where an earlier sitting stopped."""
         if self.state.history:
             self._restore()
+        else:
+            self.state.extra |= {f"initial/{name}": tensor for name, tensor in _copy(self._predictor().state_dict()).items()}
         for i, phase in enumerate(self.phases):
             if i < self.facts.get("phase", 0):
                 continue
@@ -174,12 +177,46 @@ class _Recipe:
 
     def _begin(self, phase: Phase, done: int) -> None:
         """What has to be there before a phase goes on."""
+        if phase.name == "with noise" and not done:
+            self._start_again_with_noise()
+        if phase.name not in ("warm-up", "with noise") and "augments" not in self.facts:
+            self._choose_warm_up()
+        self.augments = phase.name == "with noise" or bool(self.facts.get("augments"))
         if phase.name == "joint" and not done:
             self._start_joint()
         if phase.name == "settle":
             self._start_settling(done)
         if phase.name == "rule":
             self._start_rule(done)
+
+    def _start_again_with_noise(self) -> None:
+        """Keep what the warm-up reached, and begin anew."""
+        predictor = self._predictor()
+        self.facts["plain"] = self._warm_up_loss()
+        self.state.extra |= {f"plain/{name}": tensor for name, tensor in _copy(predictor.state_dict()).items()}
+        self.state.extra |= {f"moments/{name}": tensor for name, tensor in _copy(optimizer_tensors(self.optimizer)).items()}
+        predictor.load_state_dict(_named(self.state.extra, "initial"))
+        self.optimizer = self._optimizer(self.model)
+
+    def _choose_warm_up(self) -> None:
+        """Go on with noise on the values if validation was better with it."""
+        self.facts["augments"] = self._warm_up_loss() < self.facts["plain"]
+        if not self.facts["augments"]:
+            self._predictor().load_state_dict(_named(self.state.extra, "plain"))
+            load_optimizer_tensors(self.optimizer, _named(self.state.extra, "moments"))
+        self.state.extra = {
+            name: tensor
+            for name, tensor in self.state.extra.items()
+            if name.split("/")[0] not in ("plain", "moments", "initial")
+        }
+
+    def _warm_up_loss(self) -> float:
+        """On validation with random requests of all sizes, the same for both."""
+        validation = self.data.validation
+        policy = replace(self.model.policy, acquirer=RandomMasks(self._orders, self.spec.seed), budget=Unlimited())
+        policy.acquirer.to(self.device)
+        self._predictor().eval()
+        return float(losses_on(policy, validation, collect(policy, validation, self.device), self.device)[0].mean())
 
     def _start_joint(self) -> None:
         """After the warm-up: the range of prices, the best fixed rule, where the acquirer starts."""
@@ -237,7 +274,9 @@ class _Recipe:
         assert learner is not None
         for module in learner.modules().values():
             module.train()
-        step = {"warm-up": self._warm_up_step, "joint": self._joint_step}.get(phase.name, self._settling_step)
+        step = {"warm-up": self._warm_up_step, "with noise": self._warm_up_step, "joint": self._joint_step}.get(
+            phase.name, self._settling_step
+        )
         place = (self.spec.seed, phase.name, number)
         self.noise = NoisePool(keyed.stream_seed(*place, "noise"), 1 << 22)
         self.rng = np.random.default_rng(keyed.stream_seed(*place, "rows"))
@@ -552,7 +591,7 @@ class _Recipe:
     def _validate(self, phase: Phase, learner: Model) -> Metrics:
         """With everything in the warm-up; while the acquirer learns under the cap asked for, or none; then as asked."""
         policy = learner.policy
-        if phase.name == "warm-up":
+        if phase.name in ("warm-up", "with noise"):
             policy = replace(policy, acquirer=self._fixed("complete"), budget=Unlimited())
         elif phase.name == "joint":
             low, _ = self.facts["prices"]
