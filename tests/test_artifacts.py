@@ -308,7 +308,8 @@ def test_differences_are_told_by_field() -> None:
     spec = RunSpec()
     assert artifacts.difference(spec, spec.change(seed=2)) == "seed: 0 and 2"
     assert (
-        artifacts.difference(spec, spec.change(data__m=3, training__epochs=1)) == "data.m: 10 and 3; training.epochs: None and 1"
+        artifacts.difference(spec, spec.change(data__m=3, training__epochs=1))
+        == "data.m: 10 and 3; training.epochs: None and 1"
     )
 
 

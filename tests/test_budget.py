@@ -117,7 +117,7 @@ def test_a_price_goes_with_everything_that_its_cap_pays_for():
 def test_prices_that_are_none_are_refused(price):
     with pytest.raises(SpecError, match="price"):
         Price(price).check(MENU)
-    with pytest.raises(SpecError, match="budget 0.1 per step"):
+    with pytest.raises(SpecError, match=r"budget 0\.1 per step"):
         Price(1.0, 0.1).check(MENU)
 
 

@@ -20,7 +20,7 @@ def test_a_window_has_the_gumbel_distribution():
 
 def test_logistic_noise_is_the_difference_of_two_gumbel_draws_from_a_pool_or_a_generator():
     drawn = (
-        NoisePool(1, 1 << 16).take((30_000,), logistic=True),
+        NoisePool(1, 1 << 16).take((30_000,), "logistic"),
         logistic((30_000,), torch.zeros(1), torch.Generator().manual_seed(2)),
         gumbel((30_000,), torch.zeros(1), torch.Generator().manual_seed(3))
         - gumbel((30_000,), torch.zeros(1), torch.Generator().manual_seed(4)),
@@ -32,8 +32,8 @@ def test_logistic_noise_is_the_difference_of_two_gumbel_draws_from_a_pool_or_a_g
 
 def test_a_large_window_of_logistic_noise_is_drawn_afresh():
     pool = NoisePool(0, 1)
-    large = pool.take((1 << 15, 4), logistic=True)
-    assert not torch.equal(large, pool.take((1 << 15, 4), logistic=True))
+    large = pool.take((1 << 15, 4), "logistic")
+    assert not torch.equal(large, pool.take((1 << 15, 4), "logistic"))
     assert stats.kstest(large[:, 0].double().numpy(), "logistic").pvalue > 1e-3
 
 

@@ -235,7 +235,12 @@ def full_grid(seeds: int | None = None, effort: Effort = "normal") -> tuple[Job,
                         make_job(setting, "learned", CURVE_AT, seed, other, curve=False)  # type: ignore[arg-type]
                         for seed in range(seeds or count)
                     ]
-    return tuple(sorted(jobs, key=lambda job: job.seed))
+    return tuple(sorted(jobs, key=_urgency))
+
+
+def _urgency(job: Job) -> tuple[int, int, float]:
+    """First seeds first; learned before the rules, which it settles beside its network; what has a curve before the rest."""
+    return job.seed, 0 if job.acquirer == "learned" and job.effort == "normal" else 1, abs((job.asked or 0) - CURVE_AT)
 
 
 def _seeds(setting: Setting, kind: AcquirerKind) -> int:

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from filelock import FileLock, Timeout
 
-from experiments.suite.forests import kept_forests
 from experiments.suite.jobs import PRICES, Job, mean_costs
 from experiments.suite.records import FORMAT, Record, append_record, finished, pack
+from experiments.suite.reuse import Saved, keep_warm_up, kept_forests, start_from_warm_up, take_settled_rule
 from whichwhen.errors import WhichwhenError
 from whichwhen.specs import BudgetSpec, DataSpec, RunSpec
 
@@ -107,23 +107,21 @@ def measure(job: Job, spec: RunSpec, folder: Path) -> Record:
     from whichwhen.training import train
 
     data, loading = _load(spec.data, spec.seed)
-    with warnings.catch_warnings(), kept_forests(folder.parent) as saved:
+    runs, saved = folder.parent, Saved()
+    with warnings.catch_warnings(), kept_forests(runs, saved):
         warnings.simplefilter("ignore")
-        result = train(spec, folder, data=data, resume=True)
+        reused = take_settled_rule(folder, runs, spec, data) or start_from_warm_up(folder, runs, spec, data)
+        result = train(spec, folder, data=data, resume=True, on_epoch=keep_warm_up(runs, spec))
     began = time.process_time()
-    model = artifacts.load_model(folder)
-    network = None
-    if spec.acquirer.kind == "learned":
-        path = folder / artifacts.CANDIDATES / "learned-only.safetensors"
-        network = artifacts.load_model(path) if path.is_file() else model
-    everything = float(sum(model.policy.menu.prices))
-    evaluations = [row for parts in _plan(job, everything) for row in _evaluate(parts, spec, model, network, data)]
+    models = artifacts.load_candidates(folder)
+    everything = float(sum(models[0].policy.menu.prices))
+    evaluations = [row for point in _plan(job, everything) for row in _evaluate(point, spec, models, data)]
     return _facts(job) | {
         "command": command(spec, folder.parent),
         "commit": result["commit"],
         "finished": time.time(),
         "cpu_seconds": round(result["cpu_seconds"] + loading + saved.seconds, 2),
-        "saved_seconds": round(loading + saved.seconds, 2),
+        "saved_seconds": round(loading + saved.seconds + reused, 2),
         "evaluation_seconds": round(time.process_time() - began, 2),
         "kept": result["kept"],
         "candidates": [
@@ -185,32 +183,42 @@ def _real_columns(job: Job) -> float:
     return float(REAL[job.setting.dataset])
 
 
-def _evaluate(point: _Point, spec: RunSpec, model: Any, network: Any, data: Any) -> list[Record]:
-    """The model, and the network beside it where validation kept something else, at one budget."""
-    if network is None:
-        return [_one(point, [spec.acquirer.kind], spec, model, data)]
+def _evaluate(point: _Point, spec: RunSpec, models: Sequence[Any], data: Any) -> list[Record]:
+    """The run at one budget: what serves it best of network and rule, and the network by itself where that is the rule."""
+    if spec.acquirer.kind != "learned":
+        return [_one(point, [spec.acquirer.kind], spec, models, data)[0]]
+    networks = [model for model in models if model.card.acquirer == "learned-only"]
     if point.network_only:
-        return [_one(point, ["learned-only"], spec, network, data)]
-    if network is model:
-        return [_one(point, ["learned", "learned-only"], spec, model, data)]
-    return [_one(point, ["learned"], spec, model, data), _one(point, ["learned-only"], spec, network, data)]
+        return [_one(point, ["learned-only"], spec, networks, data)[0]]
+    own = models[:1] if (point.kind, point.amount) == ("per-step", spec.budget.per_step) else models
+    found, chosen = _one(point, ["learned"], spec, own, data)
+    if chosen is networks[0]:
+        return [found | {"rows": ["learned", "learned-only"]}]
+    return [found, _one(point, ["learned-only"], spec, networks, data)[0]]
 
 
-def _one(point: _Point, rows: list[str], spec: RunSpec, model: Any, data: Any) -> Record:
+def _one(point: _Point, rows: list[str], spec: RunSpec, models: Sequence[Any], data: Any) -> tuple[Record, Any]:
+    """An evaluation at one budget by the model that serves it best on validation, and that model."""
     from whichwhen.afterwards import walk_then_read
     from whichwhen.evaluation import evaluate
-    from whichwhen.evaluation.prices import at_budget, price_range
+    from whichwhen.evaluation.choice import choose_at_budget
+    from whichwhen.evaluation.prices import price_range
 
     amount = point.amount
     if point.kind == "price":
-        low, high = price_range(model)
+        low, high = price_range(models[0])
         amount = float(np.geomspace(low, high, PRICES)[int(amount or 0)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        policy = model.policy if point.kind is None else at_budget(model, _budget(spec, point, amount), data.validation)
+        if point.kind is None:
+            model, policy = models[0], models[0].policy
+        else:
+            chosen = choose_at_budget(models, _budget(spec, point, amount), data.validation)
+            model, policy = chosen.model, chosen.policy
     test = evaluate(policy, data.test, data.provenance, loop=walk_then_read)
     found: Record = {
         "rows": rows,
+        "kept": model.card.acquirer,
         "budget_kind": point.kind,
         "budget": amount,
         "accuracy": test.metrics.accuracy,
@@ -227,7 +235,7 @@ def _one(point: _Point, rows: list[str], spec: RunSpec, model: Any, data: Any) -
         found |= {"validation_loss": validation.loss, "validation_accuracy": validation.accuracy}
     if point.paired:
         found["correct"] = pack(test.predictions == test.labels)
-    return found
+    return found, model
 
 
 def _budget(spec: RunSpec, point: _Point, amount: float | None) -> BudgetSpec:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         StaticAcquirer,
         TableAcquirer,
     )
-    from whichwhen.artifacts import load_model, load_result, save_model
+    from whichwhen.artifacts import load_candidates, load_model, load_result, save_model
     from whichwhen.budget import Budget, Ledger, MeanCost, PerStep, Price, Total, Unlimited
     from whichwhen.checks import check_acquirer, check_predictor
     from whichwhen.contracts import Acquirer, Predictor, Selector
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from whichwhen.errors import DataWarning, WhichwhenError
     from whichwhen.estimator import AcquisitionClassifier
     from whichwhen.evaluation import Evaluation, Measures, Metrics, evaluate, measure
+    from whichwhen.evaluation.choice import Chosen, choose_at_budget
     from whichwhen.evaluation.prices import at_budget
     from whichwhen.menu import Feature, Menu, Order
     from whichwhen.menu_files import load_menu, save_menu
@@ -63,7 +64,7 @@ _HOMES = {
         "StaticAcquirer",
         "TableAcquirer",
     ),
-    "artifacts": ("load_model", "load_result", "save_model"),
+    "artifacts": ("load_candidates", "load_model", "load_result", "save_model"),
     "budget": ("Budget", "Ledger", "MeanCost", "PerStep", "Price", "Total", "Unlimited"),
     "checks": ("check_acquirer", "check_predictor"),
     "contracts": ("Acquirer", "Predictor", "Selector"),
@@ -72,6 +73,7 @@ _HOMES = {
     "errors": ("DataWarning", "WhichwhenError"),
     "estimator": ("AcquisitionClassifier",),
     "evaluation": ("Evaluation", "Measures", "Metrics", "evaluate", "measure"),
+    "evaluation.choice": ("Chosen", "choose_at_budget"),
     "evaluation.prices": ("at_budget",),
     "menu": ("Feature", "Menu", "Order"),
     "menu_files": ("load_menu", "save_menu"),
@@ -105,6 +107,7 @@ __all__ = [
     "BudgetSpec",
     "Candidate",
     "CarryPredictor",
+    "Chosen",
     "CompleteAcquirer",
     "ConvPredictor",
     "DataSpec",
@@ -164,10 +167,12 @@ __all__ = [
     "check_acquirer",
     "check_new_table",
     "check_predictor",
+    "choose_at_budget",
     "describe_table",
     "evaluate",
     "fit",
     "fit_recipe",
+    "load_candidates",
     "load_dataset",
     "load_menu",
     "load_model",

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from safetensors.torch import save_file
 
 from whichwhen._version import __version__
 from whichwhen.errors import RunFolderError
-from whichwhen.files import write_atomically, write_json
+from whichwhen.files import write_atomically, write_json, write_text
 from whichwhen.model import FORMAT, Card, Model, blank_model
 from whichwhen.specs import RunSpec, parse_spec
 
@@ -160,6 +160,13 @@ def load_model(path: Path | str) -> Model:
     return model
 
 
+def load_candidates(folder: Path | str) -> tuple[Model, ...]:
+    """The model that a run kept, and those beside it that validation did not choose at the budget asked for."""
+    folder = Path(folder)
+    others = sorted((folder / CANDIDATES).glob("*.safetensors"))
+    return (load_model(folder), *(load_model(path) for path in others))
+
+
 def load_note(path: Path, name: str) -> str | None:
     """A further text of a weights file; None where it holds none of that name."""
     try:
@@ -183,6 +190,11 @@ def load_result(folder: Path | str) -> dict[str, Any]:
     except ValidationError as error:
         raise _misfit(path, error) from None
     return content
+
+
+def write_history(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """One record per epoch, or per round of the recipe."""
+    write_text(folder / HISTORY, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def load_history(folder: Path) -> list[dict[str, Any]]:

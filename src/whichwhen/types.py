@@ -287,12 +287,12 @@ class Rollout(Rows):
     flat_logits: Float[Tensor, "N C"] | None = None
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> tuple[int, ...]:  # type: ignore[override]
         """How many series take part in each step."""
         return tuple(len(step.cost) for step in self.steps)
 
     @cached_property
-    def logits_by_row(self) -> Float[Tensor, "N C"]:
+    def logits_by_row(self) -> Float[Tensor, "N C"]:  # type: ignore[override]
         """Predictions, step after step."""
         return self.flat(lambda step: step.logits) if self.flat_logits is None else self.flat_logits
 
@@ -383,7 +383,7 @@ def join(records: list[R]) -> R:
 def split(record: R, sizes: tuple[int, ...]) -> list[R]:
     """The way back from :func:`join`: one record for each size."""
     flat = flatten(record)
-    parts = {name: tensor.split(list(sizes)) for name, tensor in flat.items()}
+    parts = {name: torch.split(tensor, list(sizes)) for name, tensor in flat.items()}
     return [unflatten(record, {name: part[i] for name, part in parts.items()}) for i in range(len(sizes))]
 
 

@@ -1,6 +1,6 @@
 import pytest
-
 from experiments.suite.jobs import ARCHIVES, TASKS, Setting, choose, full_grid, make_job, mean_costs, quick_grid
+
 from whichwhen.errors import SpecError
 
 

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from experiments.suite.__main__ import write_tables
 from experiments.suite.jobs import Job, Setting, make_job
 from experiments.suite.records import RECORDS, append_record, load_records, pack, unpack

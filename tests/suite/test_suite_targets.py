@@ -2,7 +2,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from experiments.suite.jobs import Setting, make_job, mean_costs
 from experiments.suite.records import FORMAT, Record, pack
 from experiments.suite.summary import collect, compare, summarise

@@ -199,19 +199,20 @@ def run_train(args: TrainArgs) -> None:
 
 def run_evaluate(args: EvaluateArgs) -> None:
     """``whichwhen evaluate``."""
-    from whichwhen.artifacts import load_model, load_result
+    from whichwhen.artifacts import load_candidates, load_result
 
     device = _prepare(args)
     result = load_result(args.run)
-    model = load_model(args.run)
+    models = load_candidates(args.run)
     from whichwhen.data import load_dataset
     from whichwhen.evaluation import measure
-    from whichwhen.evaluation.prices import at_budget
+    from whichwhen.evaluation.choice import choose_at_budget
     from whichwhen.reports.figures import check_figure_path, draw_reliability, save_figure
     from whichwhen.reports.measures import calibration_facts, print_measures
 
     if args.plot:
         check_figure_path(args.plot)
+    model = models[0]
     spec = model.card.spec
     own, amounts = spec.budget, (args.budget, args.mean_cost, args.price, args.total)
     asked = any(amount is not None for amount in amounts)
@@ -219,9 +220,13 @@ def run_evaluate(args: EvaluateArgs) -> None:
     data = load_dataset(spec.data, spec.seed, args.data_dir)
     model.check_features([feature.name for feature in data.features])
     model.check_classes(data.classes)
-    for module in model.modules().values():
-        module.to(device)
-    policy = at_budget(model, wanted, data.validation, device) if asked else model.policy
+    for candidate in models:
+        for module in candidate.modules().values():
+            module.to(device)
+    policy = model.policy
+    if asked:  # which of the candidates serves another budget best is chosen again
+        chosen = choose_at_budget(models, wanted, data.validation, device)
+        model, policy = chosen.model, chosen.policy
     found = measure(policy, data, args.split, false_alarms=args.false_alarms, estimate=args.estimate, device=device)
     head = {
         "run": str(args.run),

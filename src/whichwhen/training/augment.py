@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from whichwhen.data.store import SeriesSet
+from whichwhen.noise import NoisePool
 from whichwhen.types import Hindsight
 
 OFFSET = 0.3
@@ -34,11 +35,11 @@ def spread_of(series: SeriesSet) -> Float[Tensor, " F"]:
     return torch.from_numpy(out)
 
 
-def augmented(known: Hindsight, spread: Float[Tensor, " F"], generator: torch.Generator) -> Hindsight:
+def augmented(known: Hindsight, spread: Float[Tensor, " F"], noise: NoisePool) -> Hindsight:
     """The same series with each column of a series moved up or down, and noise on each value; nothing where none was seen."""
     batch = known.batch
     size, steps, features = batch.values.shape
-    offset = torch.randn(size, 1, features, generator=generator) * OFFSET
-    noise = torch.randn(size, steps, features, generator=generator) * NOISE
-    moved = batch.values + ((offset + noise) * spread).to(batch.values.device)
+    offset = noise.take((size, 1, features), "normal") * (OFFSET * spread)
+    each = noise.take((size, steps, features), "normal") * (NOISE * spread)
+    moved = batch.values + each.add_(offset).to(batch.values.device)
     return replace(known, batch=replace(batch, values=torch.where(batch.observed, moved, batch.values)))

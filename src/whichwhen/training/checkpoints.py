@@ -106,7 +106,10 @@ def load_checkpoint(path: Path, spec_hash: str) -> TrainState:
         best_epoch=best_epoch,
         cpu_seconds=cpu_seconds,
         facts=more,
-        **groups,
+        weights=groups["weights"],
+        best=groups["best"],
+        optimizer=groups["optimizer"],
+        extra=groups["extra"],
     )
 
 

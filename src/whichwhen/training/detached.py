@@ -55,9 +55,8 @@ def roll_out_replayed(policy: Policy, batch: Batch, generator: Generator | None 
             replace(policy, acquirer=walker, predictor=Unread(policy.predictor), selector=quick), batch, generator
         )
     # a decision is made for all that took part in the step before; it counts for those that take part in its own
-    views, states = (
-        [narrow(part, n) for part, n in zip(parts, walked.sizes, strict=False)] for parts in (walker.views, walker.states)
-    )
+    views = [narrow(view, n) for view, n in zip(walker.views, walked.sizes, strict=False)]
+    states = [narrow(state, n) for state, n in zip(walker.states, walked.sizes, strict=False)]
     scores = _take_up(acquirer, views, states)
     allowance = join([view.allowance for view in views])
     noise = walked.flat(lambda step: step.selection.noise)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,10 +30,10 @@ from whichwhen.afterwards import read_requests, walk_then_read
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, caps_up_to, default_per_step
 from whichwhen.data.store import Dataset
-from whichwhen.errors import BudgetWarning, TrainingError
+from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Metrics, evaluate
 from whichwhen.evaluation.prices import knows_prices, with_budget
-from whichwhen.model import Model, blank_model, fit_rule, importance_of
+from whichwhen.model import Model, blank_model, fit_rule, importance_of, make_budget
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import Policy
 from whichwhen.selection import Gate
@@ -80,9 +79,11 @@ ROUND = 200
 TURNS = (1, 1.5, 2, 3, 4, 5, 8, 12)
 """Sizes of round robins that are tried, as multiples of what the budget buys."""
 FEW = 100
-"""Validation series below which the choice between network and rule looks at neighbouring budgets, too."""
-MEAN_COSTS = (0.5, 1.0, 2.0)
-"""Mean costs that settling a rule includes, in typical orders."""
+"""Validation series below which the choice between network and rule takes a mean over several rounds."""
+LAST_ROUNDS = 4
+"""So many."""
+WINDOWS = 32
+"""Batches' worth of noise that are drawn at a time."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,11 @@ class Phase:
     name: str
     start: int
     steps: int
+
+    @property
+    def stream(self) -> str:
+        """Where its randomness comes from: a rule settles beside the network just as it does alone."""
+        return "settle" if self.name == "rule" else self.name
 
 
 def fit_recipe(
@@ -165,7 +171,7 @@ class _Recipe:
         if self.state.history:
             self._restore()
         else:
-            self.state.extra |= {f"initial/{name}": tensor for name, tensor in _copy(self._predictor().state_dict()).items()}
+            self._keep("initial", self._predictor().state_dict())
         for i, phase in enumerate(self.phases):
             if i < self.facts.get("phase", 0):
                 continue
@@ -193,8 +199,8 @@ class _Recipe:
         """Keep what the warm-up reached, and begin anew."""
         predictor = self._predictor()
         self.facts["plain"] = self._warm_up_loss()
-        self.state.extra |= {f"plain/{name}": tensor for name, tensor in _copy(predictor.state_dict()).items()}
-        self.state.extra |= {f"moments/{name}": tensor for name, tensor in _copy(optimizer_tensors(self.optimizer)).items()}
+        self._keep("plain", predictor.state_dict())
+        self._keep("moments", optimizer_tensors(self.optimizer))
         predictor.load_state_dict(_named(self.state.extra, "initial"))
         self.optimizer = self._optimizer(self.model)
 
@@ -222,7 +228,8 @@ class _Recipe:
         """After the warm-up: the range of prices, the best fixed rule, where the acquirer starts."""
         self.facts["prices"] = low, high = self._price_range()
         if self.spec.acquirer.kind == "learned":
-            self.state.extra |= {f"warm/{name}": tensor for name, tensor in _copy(self._predictor().state_dict()).items()}
+            self._keep("warm", self._predictor().state_dict())
+            self._keep("warm-optimizer", optimizer_tensors(self.optimizer))
             self._screen_rules()
         acquirer: Any = self.model.policy.acquirer
         if acquirer.unit == "log-worth":
@@ -230,13 +237,9 @@ class _Recipe:
 
     def _start_settling(self, done: int) -> None:
         """The acquirer is frozen; its requests are computed once."""
-        if self.spec.acquirer.kind == "round-robin":
-            if not done:
-                self._choose_turns(self.model)
-            policy = with_budget(self.model, self.model.policy, self.spec.budget, self.data.validation, self.device)
-            self.model = Model(self.model.card, policy)
-        model = self._with_prices(self.model)
-        self.model = model
+        if self.spec.acquirer.kind == "round-robin" and not done:
+            self._choose_turns(self.model)
+        self.model = model = self._at_budget(self.model)
         model.policy.acquirer.requires_grad_(False)
         self.optimizer = self._optimizer(model, self.optimizer)
         self.sets, self.shown = self._request_sets(model)
@@ -245,14 +248,11 @@ class _Recipe:
         """The best fixed rule settles from where the warm-up ended."""
         self.rule = self._make_rule(self.facts["rule"])
         if not done:
-            self.state.extra |= {f"network/{name}": tensor for name, tensor in _copy(self._predictor().state_dict()).items()}
-            self.rule.policy.predictor.load_state_dict(_named(self.state.extra, "warm"))
-            self.optimizer = self._optimizer(self.rule)
+            self._keep("network", self._predictor().state_dict())
         else:
             self.rule.policy.predictor.load_state_dict(self._predictor().state_dict())
-            fresh = self._optimizer(self.rule)
-            load_optimizer_tensors(fresh, self.state.optimizer)
-            self.optimizer = fresh
+        self.optimizer = self._optimizer(self.rule)
+        load_optimizer_tensors(self.optimizer, self.state.optimizer if done else _named(self.state.extra, "warm-optimizer"))
         self.sets, self.shown = self._request_sets(self.rule)
 
     def _restore(self) -> None:
@@ -260,7 +260,7 @@ class _Recipe:
         self.model.load_tensors(self.state.weights)
         phase = self.phases[self.facts["phase"]]
         if phase.name in ("settle", "rule") and self.model.policy.acquirer.learns:
-            self.model = self._with_prices(self.model)
+            self.model = self._at_budget(self.model)
             self.model.policy.acquirer.requires_grad_(False)
             self.optimizer = self._optimizer(self.model)
         if phase.name != "rule":
@@ -277,10 +277,9 @@ class _Recipe:
         step = {"warm-up": self._warm_up_step, "with noise": self._warm_up_step, "joint": self._joint_step}.get(
             phase.name, self._settling_step
         )
-        place = (self.spec.seed, phase.name, number)
-        self.noise = NoisePool(keyed.stream_seed(*place, "noise"), 1 << 22)
+        place = (self.spec.seed, phase.stream, number)
+        self.noise = NoisePool(keyed.stream_seed(*place, "noise"), self._windows)
         self.rng = np.random.default_rng(keyed.stream_seed(*place, "rows"))
-        self.draws = torch.Generator().manual_seed(keyed.stream_seed(*place, "draws"))
         totals = np.zeros(3)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed.stream_seed(*place, "dropout"))
@@ -339,7 +338,7 @@ class _Recipe:
     # ---- steps --------------------------------------------------------------------------------------------------------------
     def _warm_up_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
         known = self._known(rows, salt)
-        requests = random_requests(len(rows), known.batch.steps, self._orders, generator=self.draws)
+        requests = random_requests(len(rows), known.batch.steps, self._orders, self.noise)
         return self._read(learner, known, requests)
 
     def _settling_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
@@ -368,13 +367,13 @@ class _Recipe:
         share = float(explores.mean())
         if share:
             others = self._known(rows[explores], salt)
-            requests = random_requests(len(others.labels), others.batch.steps, self._orders, LARGEST_SHARE, self.draws)
+            requests = random_requests(len(others.labels), others.batch.steps, self._orders, self.noise, LARGEST_SHARE)
             loss = (1 - share) * loss + share * self._read(learner, others, requests)[0]
         return loss, record, known
 
     def _known(self, rows: np.ndarray, salt: int) -> Hindsight:
         known = replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
-        return augmented(known, self.spread, self.draws) if self.augments else known
+        return augmented(known, self.spread, self.noise) if self.augments else known
 
     def _batches(self, phase: Phase, steps: range) -> Iterator[tuple[np.ndarray, int]]:
         """Rows of each batch, longest series first, and the number of the pass over the data."""
@@ -385,7 +384,7 @@ class _Recipe:
         for step in steps:
             number = step // per_pass
             if number != known:
-                seed = keyed.stream_seed(self.spec.seed, "shuffle", phase.name, number)
+                seed = keyed.stream_seed(self.spec.seed, "shuffle", phase.stream, number)
                 order, known = np.random.default_rng(seed).permutation(count), number
             rows = order[(step % per_pass) * size :][:size]
             yield rows[np.argsort(-self.data.train.lengths[rows], kind="stable")], phase.start + number
@@ -412,14 +411,21 @@ class _Recipe:
         caps = caps_up_to(max(8 * self.typical, 2 * asked), self.model.policy.menu)
         return RandomPrice(low, high, caps, self.model.policy.menu, CAPPED, self.spec.seed)
 
-    def _with_prices(self, model: Model) -> Model:
-        """The same model; its card holds the prices of training, its budget goes with them."""
-        if not knows_prices(model.card, model.policy):
-            return model
-        card = model.card.model_copy(update={"prices": tuple(self.facts["prices"])})
-        policy = with_budget(Model(card, model.policy), model.policy, self.spec.budget, self.data.validation, self.device)
-        found = getattr(policy.budget, "price", None)
-        return Model(card.model_copy(update={"price": found}), policy)
+    def _at_budget(self, model: Model) -> Model:
+        """The same model at the budget asked for, with the prices of training on its card where it knows prices.
+
+        What has to be found for that on validation is found once, when settling begins: after a break the predictor is another
+        one.
+        """
+        priced = knows_prices(model.card, model.policy)
+        card = model.card.model_copy(update={"prices": tuple(self.facts["prices"])}) if priced else model.card
+        policy = model.policy
+        if "found" not in self.facts:
+            policy = with_budget(Model(card, policy), policy, self.spec.budget, self.data.validation, self.device)
+            of_rule = _rate(policy) if self.spec.budget.kind == "price" else None
+            self.facts["found"] = getattr(policy.budget, "price", None) if priced else of_rule
+        card = card.model_copy(update={"price": self.facts["found"]})
+        return Model(card, replace(policy, budget=make_budget(card, policy.menu, priced)))
 
     def _request_sets(self, model: Model) -> tuple[list[Requests], float]:
         """Requests of the training series at the budget asked for and at others, and the share of the first."""
@@ -429,19 +435,14 @@ class _Recipe:
         if kind == "random":
             more = [collect(policy, train, self.device, salt=salt) for salt in range(1, RANDOM_SETS)]
             return [asked, *more], 0.0
-        if self.spec.acquirer.kind in (*RULES, "complete", "oracle") or kind == "none":
+        if not knows_prices(model.card, policy):  # a rule that is kept serves its own budget; at others the network does
             return [asked], 1.0
         caps = sorted({min(cap * self.typical, self.everything) for cap in TYPICAL_CAPS})
         caps = [cap for cap in caps if self._payable(cap)]
-        if knows_prices(model.card, policy):
-            low, high = model.card.prices or (1.0, 1.0)
-            budgets: list[Budget] = [Price(low, cap) for cap in caps]
-            budgets += [Price(float(price)) for price in np.geomspace(low, high, SETTLE_PRICES)]
-            others = [replace(policy, budget=budget) for budget in budgets]
-        else:
-            others = [_rule_at(policy, cap, PerStep(cap)) for cap in caps]
-            rates = [rate for share in MEAN_COSTS if self._payable(rate := share * self.typical, mean=True)]
-            others += [_rule_at(policy, rate, MeanCost(rate)) for rate in rates]
+        low, high = model.card.prices or (1.0, 1.0)
+        budgets: list[Budget] = [Price(low, cap) for cap in caps]
+        budgets += [Price(float(price)) for price in np.geomspace(low, high, SETTLE_PRICES)]
+        others = [replace(policy, budget=budget) for budget in budgets]
         return [asked, *(collect(other, train, self.device) for other in others)], ASKED
 
     def _payable(self, amount: float, mean: bool = False) -> bool:
@@ -506,15 +507,15 @@ class _Recipe:
         return with_budget(model, self._warmed(policy), self.spec.budget, self.data.validation, self.device)
 
     def _make_rule(self, kind: AcquirerKind) -> Model:
-        """A fixed rule, ranked and at the budget asked for, with a predictor of its own."""
+        """A fixed rule, ranked and at the budget asked for, with the warmed-up predictor for its own."""
         rule = self._blank(kind)
+        rule.policy.predictor.load_state_dict(_named(self.state.extra, "warm"))
         fit_rule(rule, self.data, self.state.extra["importance"].numpy())
         acquirer = rule.policy.acquirer
         if isinstance(acquirer, RoundRobinAcquirer):
             acquirer.choose({float(amount): int(size) for amount, size in self.facts["turns"]})
         policy = with_budget(rule, rule.policy, self.spec.budget, self.data.validation, self.device)
-        rate = policy.budget.rate if isinstance(policy.budget, MeanCost) else None
-        return Model(rule.card.model_copy(update={"price": rate}), policy)
+        return Model(rule.card.model_copy(update={"price": _rate(policy)}), policy)
 
     def _amount_asked(self) -> float:
         """The budget asked for as an amount per step."""
@@ -555,35 +556,38 @@ class _Recipe:
         for model in models.values():
             for module in model.modules().values():
                 module.eval()
-        losses = {name: self._loss_for_choice(model) for name, model in models.items()}
+        phases = {"learned-only": "settle", self.facts["rule"]: "rule"}
+        losses = {name: self._loss_for_choice(model, phases[name]) for name, model in models.items()}
         kept = "learned-only" if losses["learned-only"] < losses[self.facts["rule"]] else self.facts["rule"]
         candidates = tuple(Candidate(model, losses[name], name == kept) for name, model in models.items())
         return Trained(models[kept], self.state, candidates, dict(self.facts["screened"]))
 
-    def _loss_for_choice(self, model: Model) -> float:
-        """At the budget asked for; with few validation series, the mean with those at half and twice the amount.
+    def _loss_for_choice(self, model: Model, phase: str) -> float:
+        """On validation at the budget asked for; with few series, the mean over the last rounds of a phase.
 
-        One loss of a few dozen series says little. The neighbouring budgets ask for other things of the same series, which
-        takes part of the chance out of the comparison.
+        The last weights are one draw of many that are as good. Their loss on a few dozen series depends on the draw about as
+        much as on the policy; the mean over several of them does less.
         """
-        own = self.spec.budget
-        if len(self.data.validation) >= FEW or own.kind not in ("per-step", "mean-cost"):
-            return self._validation_loss(model.policy)
-        amount = self._amount_asked()
-        losses = [self._validation_loss(model.policy)]
-        for other in (amount / 2, amount * 2):
-            if self._payable(other) and other >= self.typical:
-                wanted = own.at(per_step=other) if own.kind == "per-step" else own.at(mean_cost=other)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", BudgetWarning)  # nobody asked for these
-                    policy = with_budget(model, model.policy, wanted, self.data.validation, self.device)
-                losses.append(self._validation_loss(policy))
-        return float(np.mean(losses))
+        loss = self._validation_loss(model.policy)
+        if len(self.data.validation) >= FEW:
+            return loss
+        rounds = [line["validation_loss"] for line in self.state.history if line["phase"] == phase][-LAST_ROUNDS:]
+        return loss + float(np.mean(rounds)) - float(rounds[-1])
 
     # ---- small things -------------------------------------------------------------------------------------------------------
     @property
     def _orders(self) -> int:
         return len(self.model.policy.menu.orders)
+
+    def _keep(self, group: str, tensors: dict[str, Tensor]) -> None:
+        """Copies, for a later phase; they are part of the checkpoint."""
+        self.state.extra |= {f"{group}/{name}": tensor for name, tensor in _copy(tensors).items()}
+
+    @property
+    def _windows(self) -> int:
+        """Size of a pool of noise: enough windows of a batch that two of them rarely overlap."""
+        cells = min(self.spec.training.batch_size, len(self.data.train)) * self.data.horizon
+        return min(1 << 22, WINDOWS * cells * max(self._orders, len(self.data.features)))
 
     def _predictor(self) -> nn.Module:
         return self.model.policy.predictor
@@ -616,9 +620,13 @@ class _Recipe:
             groups.append({"params": tables, "share": TABLE_RATE, "weight_decay": 0.0, "clip": False})
         optimizer = torch.optim.AdamW(groups, lr=self.spec.training.learning_rate, fused=True)
         if before is not None:
-            kept = {p: before.state[p] for group in groups[:1] for p in group["params"] if p in before.state}  # type: ignore[union-attr]
-            optimizer.state.update(kept)
+            optimizer.state.update({p: before.state[p] for p in model.policy.predictor.parameters() if p in before.state})
         return optimizer
+
+
+def _rate(policy: Policy) -> float | None:
+    """The mean cost that a rule saves up at, if it does."""
+    return policy.budget.rate if isinstance(policy.budget, MeanCost) else None
 
 
 def _rule_at(policy: Policy, amount: float, budget: Budget) -> Policy:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from whichwhen.afterwards import Unread, read_requests
 from whichwhen.data.store import SeriesSet
+from whichwhen.noise import NoisePool
 from whichwhen.rollout import Policy, inference, roll_out
 from whichwhen.selection import HardTopK
 
@@ -112,9 +113,7 @@ def mixture(sets: list[Requests], first: float, rng: np.random.Generator, rows: 
     return out
 
 
-def random_requests(
-    size: int, steps: int, n_orders: int, largest: float = 1.0, generator: torch.Generator | None = None
-) -> Float[Tensor, "B T K"]:
+def random_requests(size: int, steps: int, n_orders: int, noise: NoisePool, largest: float = 1.0) -> Float[Tensor, "B T K"]:
     """Each series its own share of requested orders, uniform from 0 to ``largest``."""
-    share = torch.rand(size, 1, 1, generator=generator) * largest
-    return (torch.rand(size, steps, n_orders, generator=generator) < share).float()
+    share = noise.take((size, 1, 1), "uniform") * largest
+    return (noise.take((size, steps, n_orders), "uniform") < share).float()

@@ -21,7 +21,7 @@ from whichwhen.data import Dataset, load_dataset
 from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation import Evaluation, evaluate
 from whichwhen.evaluation.prices import knows_prices, with_budget
-from whichwhen.files import write_atomically, write_json, write_text
+from whichwhen.files import write_atomically, write_json
 from whichwhen.menu import Menu
 from whichwhen.model import FORMAT, Model, make_model
 from whichwhen.provenance import Provenance
@@ -101,7 +101,7 @@ def _train(
             (out / artifacts.EPOCHS).mkdir(exist_ok=True)
             artifacts.save_model(out / artifacts.EPOCHS / f"{len(state.history):04d}.safetensors", model)
         save_checkpoint(checkpoint, state, spec.hash)  # last of what can't be made again
-        _write_history(out, state)
+        artifacts.write_history(out, state.history)
         on_epoch(state)
 
     try:
@@ -112,7 +112,7 @@ def _train(
             with suppress(OSError):
                 out.rmdir()
         raise
-    _write_history(out, trained.state)
+    artifacts.write_history(out, trained.state.history)
     result = finish(out, trained, data, before, device)
     checkpoint.unlink(missing_ok=True)
     return result
@@ -350,7 +350,3 @@ def _check_fits(path: Path, state: TrainState, model: Model) -> None:
                 expected="a checkpoint as `whichwhen train` writes it",
                 do="delete it to train anew, or choose another --out",
             )
-
-
-def _write_history(out: Path, state: TrainState) -> None:
-    write_text(out / artifacts.HISTORY, "".join(json.dumps(line) + "\n" for line in state.history))

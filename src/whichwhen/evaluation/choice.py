@@ -1,0 +1,66 @@
+"""Which of several trained models serves a budget best: the network, or the best fixed rule beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from whichwhen.afterwards import walk_then_read
+from whichwhen.budget import Price
+from whichwhen.data.store import SeriesSet
+from whichwhen.evaluation.prices import at_budget, knows_prices
+from whichwhen.evaluation.scoring import evaluate
+from whichwhen.model import Model
+from whichwhen.rollout import Policy
+from whichwhen.specs import BudgetSpec
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The model that serves a budget best on validation.
+
+    Attributes:
+        model: one of those given.
+        policy: the same at that budget.
+        loss: on validation, plus the bill where there is a price.
+    """
+
+    model: Model
+    policy: Policy
+    loss: float
+
+
+def choose_at_budget(
+    models: Sequence[Model], wanted: BudgetSpec, validation: SeriesSet, device: torch.device | str = "cpu"
+) -> Chosen:
+    """The model with the lowest validation loss at a budget; ties go to the first.
+
+    Under a price, and under a mean cost at the price that was found for it, what is asked for is added to the loss: cheaper is
+    better where predictions are as good.
+
+    Args:
+        models: trained on the same data.
+        wanted: the budget.
+        validation: what to choose on, and to find prices on.
+        device: where the models are.
+    """
+    policies = [at_budget(model, wanted, validation, device) for model in models]
+    if len(models) == 1:
+        return Chosen(models[0], policies[0], float("nan"))
+    price = _charge(models, policies, wanted)
+    found = [evaluate(policy, validation, device=device, loop=walk_then_read).metrics for policy in policies]
+    losses = [metrics.loss + price * metrics.requested_cost for metrics in found]
+    best = min(range(len(models)), key=lambda i: losses[i])
+    return Chosen(models[best], policies[best], losses[best])
+
+
+def _charge(models: Sequence[Model], policies: Sequence[Policy], wanted: BudgetSpec) -> float:
+    if wanted.kind == "price":
+        return wanted.price or 0.0
+    if wanted.kind == "mean-cost":
+        for model, policy in zip(models, policies, strict=True):
+            if knows_prices(model.card, policy) and isinstance(policy.budget, Price):
+                return policy.budget.price
+    return 0.0
