@@ -127,7 +127,8 @@ def take_settled_rule(folder: Path, runs: Path, spec: RunSpec, data: Dataset) ->
     from whichwhen.training.trained import Trained
 
     there = runs / spec.change(acquirer__kind="learned").hash
-    if folder.exists() or spec.acquirer.kind not in RULES or not artifacts.is_finished(there):
+    alone = spec.training.attempts > 1  # whose attempts compete with each other
+    if alone or folder.exists() or spec.acquirer.kind not in RULES or not artifacts.is_finished(there):
         return 0.0
     found = [one for one in artifacts.load_candidates(there) if one.card.acquirer == spec.acquirer.kind]
     if not found:

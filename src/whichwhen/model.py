@@ -59,6 +59,7 @@ class Card(BaseModel):
         kept: the acquirer that validation chose, where the spec leaves the choice; None = the spec's own.
         prices: the lowest and the highest price of training, where there were prices.
         price: what goes with the budget, where it was found on validation.
+        attempt: which one it was, where training made several.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,6 +78,7 @@ class Card(BaseModel):
     kept: AcquirerKind | None = None
     prices: tuple[float, float] | None = None
     price: float | None = None
+    attempt: int = 0
 
     @property
     def acquirer(self) -> AcquirerKind:
@@ -206,14 +208,15 @@ def make_budget(card: Card, menu: Menu, priced: bool) -> Budget:
 
 
 def blank_model(card: Card) -> Model:
-    """A model of the card's shape with fresh weights, drawn from the spec's seed."""
+    """A model of the card's shape with fresh weights, drawn from the spec's seed and the attempt."""
     spec, kind = card.spec, card.acquirer
     features = [Feature(name, unit) for name, unit in zip(card.features, card.units, strict=True)]
     menu = Menu(tuple(features), card.orders) if card.orders else Menu.one_per_feature(features)
     by_recipe = spec.training.epochs is None
+    shape = spec.predictor_of(card.attempt), len(features), len(card.classes), card.horizon
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(keyed.stream_seed(spec.seed, "weights"))
-        predictor = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
+        torch.manual_seed(keyed.stream_seed(spec.seed, "weights", *((card.attempt,) if card.attempt else ())))
+        predictor = make_predictor(*shape)
         gated = spec.selector.kind == "gate"
         acquirer = make_acquirer(
             kind, spec.acquirer, menu, card.horizon, card.longest, predictor.context_size, spec.seed, gated
@@ -221,9 +224,9 @@ def blank_model(card: Card) -> Model:
         if acquirer.learns and spec.training.objective == "value":
             acquirer.unit = "nats"
         if acquirer.reads_context and by_recipe:
-            copy = make_predictor(spec.predictor, len(features), len(card.classes), card.horizon)
-            acquirer = WithOwnPredictor(acquirer, copy)
-    priced = acquirer.unit != "logits" and (by_recipe or spec.budget.price is not None)
+            acquirer = WithOwnPredictor(acquirer, make_predictor(*shape))
+    taught = by_recipe or spec.budget.price is not None or card.price is not None
+    priced = acquirer.unit != "logits" and taught
     budget = make_budget(card, menu, priced)
     if kind not in ("none", "complete"):  # free channels alone are a menu for none, and complete has no limit
         budget.check(menu)
@@ -242,10 +245,16 @@ def make_model(spec: RunSpec, data: Dataset) -> Model:
                 do="leave the order out, or change its turnaround",
             )
     model = blank_model(Card.of(spec, data))
-    if spec.predictor.bins:
-        fit_bins(model.policy.predictor, _some_rows(spec, data))
+    fit_inputs(model, data)
     fit_rule(model, data)
     return model
+
+
+def fit_inputs(model: Model, data: Dataset) -> None:
+    """Lay the edges of the predictor's bins, if it has any, by the training series."""
+    spec = model.card.spec
+    if spec.predictor.bins:
+        fit_bins(model.policy.predictor, _some_rows(spec, data))
 
 
 def fit_rule(model: Model, data: Dataset, importance: np.ndarray | None = None) -> None:

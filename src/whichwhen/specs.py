@@ -286,11 +286,17 @@ class AcquirerSpec(Spec):
         self._at_least(0, "time_features", "value_features", "memory")
 
 
+WIDTH = 32
+"""Units per layer of a predictor at normal effort."""
+
+
 class PredictorSpec(Spec):
     """Who reads what was measured."""
 
     kind: Annotated[PredictorKind, tyro.conf.arg(name="predictor")] = Field("conv", description="The architecture.")
-    width: Annotated[int, tyro.conf.arg(name="width")] = Field(32, description="Units per layer.")
+    width: Annotated[int | None, tyro.conf.arg(name="width")] = Field(
+        None, description="Units per layer; by default what goes with the effort: 24 at quick, 32 at normal, 40 at thorough."
+    )
     layers: Annotated[int, tyro.conf.arg(name="layers")] = Field(4, description="Layers, or residual blocks.")
     head: Annotated[int, tyro.conf.arg(name="head")] = Field(
         0, description="lstm, gru: units of the linear layer before the logits; 0 = none."
@@ -318,8 +324,13 @@ class PredictorSpec(Spec):
         description="conv: read the present beside the mean over the steps so far: where the label changes from step to step.",
     )
 
+    @property
+    def units(self) -> int:
+        """Units per layer, 32 unless something else is said."""
+        return WIDTH if self.width is None else self.width
+
     def check(self) -> None:  # noqa: D102 (inherited)
-        self._at_least(1, "width", "layers")
+        self._at_least(1, "layers", *(() if self.width is None else ("width",)))
         self._at_least(0, "head", "time_features", "bins")
         if not 0 <= self.dropout < 1:
             raise SpecError(f"dropout is {self.dropout}", expected="a share from 0 to below 1")
@@ -353,6 +364,8 @@ class SelectorSpec(Spec):
 
 EFFORTS = {"quick": 1 / 3, "normal": 1.0, "thorough": 2.0}
 """Names of efforts: multiples of the number of training steps."""
+ATTEMPTS = 3
+"""Times that ``thorough`` trains."""
 
 
 class TrainingSpec(Spec):
@@ -360,8 +373,8 @@ class TrainingSpec(Spec):
 
     effort: Annotated[Literal["quick", "normal", "thorough"] | float, tyro.conf.arg(metavar="EFFORT")] = Field(
         "normal",
-        description="quick, normal, thorough, or a number: a multiple of the recipe's training steps. thorough (2 and above) "
-        "also tries several seeds and sizes on validation.",
+        description="quick, normal, thorough, or a number: a multiple of the recipe's training steps, with which the width of "
+        "the predictor grows. thorough (2 and above) trains three times, once with another architecture; validation chooses.",
     )
     objective: Literal["end-to-end", "greedy-cmi", "value", "foresight"] = Field(
         "end-to-end",
@@ -403,6 +416,11 @@ class TrainingSpec(Spec):
     def steps_factor(self) -> float:
         """Multiple of the recipe's training steps."""
         return EFFORTS[self.effort] if isinstance(self.effort, str) else float(self.effort)
+
+    @property
+    def attempts(self) -> int:
+        """How many times the whole recipe is gone through; validation chooses among what comes out."""
+        return ATTEMPTS if self.epochs is None and self.steps_factor >= EFFORTS["thorough"] else 1
 
     def check(self) -> None:  # noqa: D102 (inherited)
         if not (math.isfinite(self.steps_factor) and 0 < self.steps_factor <= 100):
@@ -465,6 +483,16 @@ class RunSpec(Spec):
             raise SpecError("the paper's selector without epochs", expected="both", do="add --epochs, or use --preset paper")
         if self.training.epochs is not None and self.budget.kind == "mean-cost":
             raise SpecError("--mean-cost with --epochs", expected="the recipe", do="leave out --epochs")
+
+    def predictor_of(self, attempt: int = 0) -> PredictorSpec:
+        """The predictor of an attempt, with its width: the last of several attempts has another architecture."""
+        own, training = self.predictor, self.training
+        factor = 1.0 if training.epochs is not None else training.steps_factor
+        width = max(8, 8 * round(WIDTH / 8 * factor ** (1 / 3))) if own.width is None else own.width
+        other: dict[str, Any] = {}
+        if attempt and attempt == training.attempts - 1:
+            other = {"kind": "gru", "layers": 2, "now": False} if own.kind == "conv" else {"kind": "conv"}
+        return PredictorSpec.model_validate(own.model_dump() | {"width": width} | other)
 
     @property
     def hash(self) -> str:

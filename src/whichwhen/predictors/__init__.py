@@ -46,9 +46,9 @@ def _bins(spec: PredictorSpec, n_features: int, first: int = 0) -> Bins | None:
 def _bare(spec: PredictorSpec, n_features: int, n_classes: int, horizon: int, bins: Bins | None) -> Predictor:
     if spec.kind in ("lstm", "gru"):
         recurrent = LSTMPredictor if spec.kind == "lstm" else GRUPredictor
-        shape = (spec.width, spec.layers, spec.head, spec.dropout, spec.time_features, spec.hinges)
+        shape = (spec.units, spec.layers, spec.head, spec.dropout, spec.time_features, spec.hinges)
         return recurrent(n_features, n_classes, horizon, *shape, bins)
-    sizes = (n_features, n_classes, horizon, spec.width, spec.layers, spec.dropout, spec.time_features)
+    sizes = (n_features, n_classes, horizon, spec.units, spec.layers, spec.dropout, spec.time_features)
     if spec.kind == "transformer":
         return TransformerPredictor(*sizes)
     return ConvPredictor(*sizes, spec.hinges, bins, spec.now)

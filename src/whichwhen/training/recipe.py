@@ -7,6 +7,9 @@
 3. *Settling*: the acquirer is frozen, its requests are computed once for a range of budgets, and the predictor learns on them,
    half of the time at the budget asked for.
 
+``thorough`` goes through all of this several times, with other weights and at last with another architecture, and validation
+chooses among what comes out.
+
 Fixed rules skip the joint phase and settle on their own requests for as many steps. For ``learned`` the best fixed rule, found
 with the warmed-up predictor, is settled too, and the one with the lower validation loss is kept.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +36,7 @@ from whichwhen.data.store import Dataset
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Metrics, evaluate
 from whichwhen.evaluation.prices import knows_prices, with_budget
-from whichwhen.model import Model, blank_model, fit_rule, importance_of, make_budget
+from whichwhen.model import Card, Model, blank_model, fit_inputs, fit_rule, importance_of, make_budget
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import Policy
 from whichwhen.selection import Gate
@@ -93,11 +96,13 @@ class Phase:
     name: str
     start: int
     steps: int
+    attempt: int = 0
 
     @property
     def stream(self) -> str:
         """Where its randomness comes from: a rule settles beside the network just as it does alone."""
-        return "settle" if self.name == "rule" else self.name
+        name = "settle" if self.name == "rule" else self.name
+        return f"{name}/{self.attempt}" if self.attempt else name
 
 
 def fit_recipe(
@@ -128,12 +133,18 @@ def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
     """The phases of a model's acquirer, for so many training series."""
     factor = model.card.spec.training.steps_factor * math.sqrt(max(1.0, n_series / MANY))
     warm, joint, settle = (max(1, round(steps * factor)) for steps in (WARM_UP, JOINT, SETTLE))
-    first = (Phase("warm-up", 0, warm), Phase("with noise", 0, warm))
-    kind = model.card.spec.acquirer.kind
-    if not model.policy.acquirer.learns:
-        return (*first, Phase("settle", warm, joint + settle))
-    learning = (*first, Phase("joint", warm, joint), Phase("settle", warm + joint, settle))
-    return (*learning, Phase("rule", warm, joint + settle)) if kind == "learned" else learning
+    phases = [Phase("warm-up", 0, warm), Phase("with noise", 0, warm)]
+    if model.policy.acquirer.learns:
+        phases += [Phase("joint", warm, joint), Phase("settle", warm + joint, settle)]
+        if model.card.spec.acquirer.kind == "learned":
+            phases.append(Phase("rule", warm, joint + settle))
+    else:
+        phases.append(Phase("settle", warm, joint + settle))
+    return tuple(replace(phase, attempt=i) for i in range(model.card.spec.training.attempts) for phase in phases)
+
+
+Finished = tuple[Model, float]
+"""A trained model and its validation loss."""
 
 
 class _Recipe:
@@ -157,12 +168,17 @@ class _Recipe:
         balanced = self.spec.training.class_weight == "balanced"
         self.balance = class_weights(data.train, len(data.classes)).to(device) if balanced else None
         self.spread = spread_of(data.train)
-        self.augments = False
-        for module in model.modules().values():
-            module.to(device)
         costs = np.array([order.cost for order in model.policy.menu.orders if order.cost > 0])
         self.typical, self.everything = float(np.median(costs)) if len(costs) else 1.0, float(costs.sum())
+        self._adopt(model)
+
+    def _adopt(self, model: Model) -> None:
+        """Begin an attempt."""
+        for module in model.modules().values():
+            module.to(self.device)
+        self.model = model
         self.rule: Model | None = None
+        self.augments = False
         self.optimizer = self._optimizer(model)
 
     # ---- the course of it ---------------------------------------------------------------------------------------------------
@@ -170,8 +186,6 @@ class _Recipe:
         """All phases, from where an earlier sitting stopped."""
         if self.state.history:
             self._restore()
-        else:
-            self._keep("initial", self._predictor().state_dict())
         for i, phase in enumerate(self.phases):
             if i < self.facts.get("phase", 0):
                 continue
@@ -183,6 +197,10 @@ class _Recipe:
 
     def _begin(self, phase: Phase, done: int) -> None:
         """What has to be there before a phase goes on."""
+        if phase.attempt != self.model.card.attempt:
+            self._start_attempt(phase.attempt)
+        if phase.name == "warm-up" and not done:
+            self._keep("initial", self._predictor().state_dict())
         if phase.name == "with noise" and not done:
             self._start_again_with_noise()
         if phase.name not in ("warm-up", "with noise") and "augments" not in self.facts:
@@ -257,8 +275,10 @@ class _Recipe:
 
     def _restore(self) -> None:
         """From a checkpoint."""
-        self.model.load_tensors(self.state.weights)
         phase = self.phases[self.facts["phase"]]
+        if phase.attempt:
+            self._adopt(self._blank_attempt(phase.attempt))
+        self.model.load_tensors(self.state.weights)
         if phase.name in ("settle", "rule") and self.model.policy.acquirer.learns:
             self.model = self._at_budget(self.model)
             self.model.policy.acquirer.requires_grad_(False)
@@ -326,7 +346,7 @@ class _Recipe:
                 "cpu_seconds": round(state.cpu_seconds, 3),
             }
         )
-        self.facts |= {"phase": index, "rounds": number + 1}
+        self.facts |= {"phase": index, "rounds": number + 1, "attempt": phase.attempt}
         tensors = dict(self.model.tensors())
         if phase.name == "rule":
             tensors |= {f"predictor.{name}": tensor for name, tensor in learner.policy.predictor.state_dict().items()}
@@ -543,24 +563,60 @@ class _Recipe:
 
     # ---- choice -------------------------------------------------------------------------------------------------------------
     def _choose(self) -> Trained:
-        """The network or the rule, by their validation losses at the budget asked for."""
-        if self.rule is None:
-            model = self.model
-            for module in model.modules().values():
-                module.eval()
-            return Trained(model, self.state)
-        network = self.model
-        network.policy.predictor.load_state_dict(_named(self.state.extra, "network"))
-        network = Model(network.card.model_copy(update={"kept": "learned-only"}), network.policy)
-        models = {"learned-only": network, self.facts["rule"]: self.rule}
+        """The best network or the best rule of all attempts, by their validation losses at the budget asked for."""
+        finished = [*self._finished_before(), *self._finished()]
+        rules = [one for one in finished if one[0].card.acquirer in RULES]
+        if self.spec.acquirer.kind != "learned":
+            return Trained(_best(finished)[0], self.state)
+        network, rule = _best([one for one in finished if one not in rules]), _best(rules)
+        kept = network if network[1] < rule[1] else rule
+        candidates = tuple(Candidate(model, loss, model is kept[0]) for model, loss in (network, rule))
+        return Trained(kept[0], self.state, candidates, dict(self.facts["screened"]))
+
+    def _finished(self) -> list[Finished]:
+        """What this attempt ends with: a model, or a network and a rule."""
+        models = {"settle": self.model}
+        if self.rule is not None:
+            network = self.model
+            network.policy.predictor.load_state_dict(_named(self.state.extra, "network"))
+            card = network.card.model_copy(update={"kept": "learned-only"})
+            models = {"settle": Model(card, network.policy), "rule": self.rule}
         for model in models.values():
             for module in model.modules().values():
                 module.eval()
-        phases = {"learned-only": "settle", self.facts["rule"]: "rule"}
-        losses = {name: self._loss_for_choice(model, phases[name]) for name, model in models.items()}
-        kept = "learned-only" if losses["learned-only"] < losses[self.facts["rule"]] else self.facts["rule"]
-        candidates = tuple(Candidate(model, losses[name], name == kept) for name, model in models.items())
-        return Trained(models[kept], self.state, candidates, dict(self.facts["screened"]))
+        return [(model, self._loss_for_choice(model, phase)) for phase, model in models.items()]
+
+    def _start_attempt(self, attempt: int) -> None:
+        """Put away what the attempt before ended with, and begin anew."""
+        finished = self._finished()
+        done = [*self.facts.get("finished", ()), *([model.card.model_dump(mode="json"), loss] for model, loss in finished)]
+        kept = {name: tensor for name, tensor in self.state.extra.items() if name.startswith("finished")}
+        first = len(done) - len(finished)
+        self.facts.clear()
+        self.state.extra.clear()
+        self.facts["finished"], self.state.extra = done, kept
+        for i, (model, _) in enumerate(finished):
+            self._keep(f"finished{first + i}", model.tensors())
+        self._adopt(self._blank_attempt(attempt))
+
+    def _blank_attempt(self, attempt: int) -> Model:
+        """An untrained model; a fixed rule's ranking is the same for all attempts."""
+        model = blank_model(self.model.card.model_copy(update={"attempt": attempt, "prices": None, "price": None}))
+        fit_inputs(model, self.data)
+        if not model.policy.acquirer.learns:
+            model.policy.acquirer.load_state_dict(self.model.policy.acquirer.state_dict())
+        return model
+
+    def _finished_before(self) -> list[Finished]:
+        """What earlier attempts ended with."""
+        found = []
+        for i, (card, loss) in enumerate(self.facts.get("finished", ())):
+            model = blank_model(Card.model_validate(card))
+            model.load_tensors(_named(self.state.extra, f"finished{i}"))
+            for module in model.modules().values():
+                module.to(self.device).eval()
+            found.append((model, float(loss)))
+        return found
 
     def _loss_for_choice(self, model: Model, phase: str) -> float:
         """On validation at the budget asked for; with few series, the mean over the last rounds of a phase.
@@ -622,6 +678,10 @@ class _Recipe:
         if before is not None:
             optimizer.state.update({p: before.state[p] for p in model.policy.predictor.parameters() if p in before.state})
         return optimizer
+
+
+def _best(finished: Sequence[Finished]) -> Finished:
+    return min(finished, key=lambda one: one[1])
 
 
 def _rate(policy: Policy) -> float | None:

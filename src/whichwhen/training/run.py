@@ -23,7 +23,7 @@ from whichwhen.evaluation import Evaluation, evaluate
 from whichwhen.evaluation.prices import knows_prices, with_budget
 from whichwhen.files import write_atomically, write_json
 from whichwhen.menu import Menu
-from whichwhen.model import FORMAT, Model, make_model
+from whichwhen.model import FORMAT, Model, blank_model, make_model
 from whichwhen.provenance import Provenance
 from whichwhen.specs import RunSpec
 from whichwhen.threads import torch_threads
@@ -88,7 +88,8 @@ def _train(
     state = load_checkpoint(checkpoint, spec.hash) if checkpoint.is_file() else None
     model = make_model(spec, data)
     if state is not None:
-        _check_fits(checkpoint, state, model)
+        attempt = state.facts.get("attempt", 0)
+        _check_fits(checkpoint, state, blank_model(model.card.model_copy(update={"attempt": attempt})))
     elif (trained := _trained_before(out, spec)) is not None:  # only what follows the choice is missing
         return finish(out, trained, data, 0.0, device)
     before = time.process_time() - began  # what came before training: data, forest

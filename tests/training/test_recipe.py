@@ -1,0 +1,392 @@
+"""The recipe: its phases, what each of them moves, going on after a break, and the choice at the end."""
+
+import copy
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from builders import recipe_spec, tiny_dataset
+from whichwhen import artifacts
+from whichwhen.data import SeriesSet
+from whichwhen.errors import TrainingError
+from whichwhen.evaluation import evaluate
+from whichwhen.model import make_model
+from whichwhen.predictors import ConvPredictor, GRUPredictor
+from whichwhen.provenance import Provenance
+from whichwhen.specs import ATTEMPTS, RULES, TrainingSpec
+from whichwhen.training import fit_recipe, recipe
+from whichwhen.training.checkpoints import load_checkpoint, save_checkpoint
+from whichwhen.training.recipe import phases_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::whichwhen.errors.BudgetWarning")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Phases of a few steps, with a round after every second one."""
+    for name, value in {"WARM_UP": 4, "JOINT": 3, "SETTLE": 4, "ROUND": 2}.items():
+        monkeypatch.setattr(recipe, name, value)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny_dataset(n_train=24)
+
+
+def spec_of(**changes):
+    return recipe_spec(**({"training__effort": 1.0, "acquirer__trees": 5, "training__batch_size": 8} | changes))
+
+
+def run(data, on_epoch=lambda state: None, state=None, **changes):
+    return fit_recipe(make_model(spec_of(**changes), data), data, state=state, on_epoch=on_epoch)
+
+
+def same(one, other):
+    """Whether two sets of tensors are equal to the bit."""
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def history(state):
+    return [{name: value for name, value in line.items() if name != "cpu_seconds"} for line in state.history]
+
+
+def part(tensors, name):
+    return {path: tensor for path, tensor in tensors.items() if path.startswith(f"{name}.")}
+
+
+def assert_same(one, other):
+    assert one.model.card == other.model.card
+    assert same(one.model.tensors(), other.model.tensors())
+    assert one.model.policy.budget == other.model.policy.budget
+    assert [each.loss for each in one.candidates] == [each.loss for each in other.candidates]
+    assert [each.kept for each in one.candidates] == [each.kept for each in other.candidates]
+    for mine, yours in zip(one.candidates, other.candidates, strict=True):
+        assert same(mine.model.tensors(), yours.model.tensors())
+    assert one.screened == other.screened
+    assert history(one.state) == history(other.state)
+
+
+# -- phases
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("learned", ["warm-up", "with noise", "joint", "settle", "rule"]),
+        ("learned-only", ["warm-up", "with noise", "joint", "settle"]),
+        ("table", ["warm-up", "with noise", "joint", "settle"]),
+        *((kind, ["warm-up", "with noise", "settle"]) for kind in ("static", "round-robin", "random", "none", "complete")),
+    ],
+)
+def test_all_that_is_trained_takes_as_many_steps_after_its_warm_up(kind, names, data):
+    phases = phases_of(make_model(spec_of(acquirer__kind=kind), data), 100)
+    assert [phase.name for phase in phases] == names
+    assert [phase.start for phase in phases[:2]] == [0, 0]
+    ends = {phase.name: phase.start + phase.steps for phase in phases}
+    assert {ends[name] for name in ("settle", "rule") if name in ends} == {11}
+    for before, after in itertools.pairwise(phases[1:]):
+        assert after.start in (before.start + before.steps, 4)
+
+
+@pytest.mark.parametrize(("effort", "series", "factor"), [(1.0, 3000, 1), (1.5, 100, 1.5), (1.0, 12_000, 2), (0.5, 12_000, 1)])
+def test_steps_grow_with_the_effort_and_beyond_3000_series_with_the_root_of_their_number(effort, series, factor, data):
+    model = make_model(spec_of(training__effort=effort, acquirer__kind="learned-only"), data)
+    assert [phase.steps for phase in phases_of(model, series)] == [round(steps * factor) for steps in (4, 4, 3, 4)]
+
+
+def test_the_history_has_a_line_for_each_round_and_the_rate_falls_along_one_cosine(data):
+    state = run(data, acquirer__kind="learned-only").state
+    found = [(line["phase"], line["step"]) for line in state.history]
+    assert found == [
+        *(("warm-up", 2), ("warm-up", 4), ("with noise", 2), ("with noise", 4), ("joint", 2), ("joint", 3)),
+        *(("settle", 2), ("settle", 4)),
+    ]
+    assert state.rounds == len(state.history)
+    last = {"warm-up": 0, "with noise": 0, "joint": 4, "settle": 7}
+    for line in state.history:
+        if line["phase"] != "joint":  # there the last group is the acquirer's
+            at = last[line["phase"]] + line["step"] - 1
+            assert line["learning_rate"] == pytest.approx(0.005 * 0.5 * (1 + math.cos(math.pi * at / 11)))
+
+
+def test_the_predictor_learns_in_each_phase_and_the_acquirer_in_the_joint_one_alone(data):
+    seen = []
+    run(data, lambda state: seen.append((state.history[-1]["phase"], state.weights)), acquirer__kind="learned-only")
+    for (_, before), (phase, after) in itertools.pairwise(seen):
+        assert not same(part(before, "predictor"), part(after, "predictor"))
+        if phase != "joint":
+            assert same(part(before, "acquirer"), part(after, "acquirer"))
+    first, last = (next(weights for name, weights in order if name == "joint") for order in (seen, seen[::-1]))
+    moved = part(last, "acquirer")
+    assert all(not torch.equal(tensor, moved[name]) for name, tensor in part(first, "acquirer").items())
+
+
+@pytest.mark.parametrize(("losses", "noisy"), [((0.5, 1.0), False), ((1.0, 0.5), True)])
+def test_validation_says_whether_all_that_follows_the_warm_up_has_noise_on_its_values(losses, noisy, data, monkeypatch):
+    found, used, now = iter(losses), set(), ["warm-up"]
+    monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self: next(found))
+    own = recipe.augmented
+    monkeypatch.setattr(recipe, "augmented", lambda *given: used.add(now[0]) or own(*given))
+    begin = recipe._Recipe._begin
+
+    def look(self, phase, done):
+        now.insert(0, phase.name)
+        begin(self, phase, done)
+
+    monkeypatch.setattr(recipe._Recipe, "_begin", look)
+    run(data)
+    assert used == {"with noise", *(("joint", "settle", "rule") if noisy else ())}
+
+
+def test_the_warm_up_that_validation_prefers_is_the_one_that_goes_on(data, monkeypatch):
+    ends = {}
+    for name, losses in (("plain", (0.5, 1.0)), ("noisy", (1.0, 0.5))):
+        found, weights = iter(losses), {}
+        monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self, found=found: next(found))
+        begin = recipe._Recipe._start_joint
+
+        def look(self, begin=begin, weights=weights):
+            weights.update({path: tensor.clone() for path, tensor in self.model.policy.predictor.state_dict().items()})
+            begin(self)
+
+        seen = []
+        with monkeypatch.context() as patch:
+            patch.setattr(recipe._Recipe, "_start_joint", look)
+            run(data, lambda state, seen=seen: seen.append(state.weights))
+        ends[name] = weights, [part(one, "predictor") for one in seen]
+    for name, after in (("plain", 1), ("noisy", 3)):
+        weights, rounds = ends[name]
+        assert same({f"predictor.{path}": tensor for path, tensor in weights.items()}, rounds[after])
+
+
+def test_a_loss_that_is_no_number_ends_training_with_advice(data):
+    with pytest.raises(TrainingError, match=r"became (nan|inf).*--learning-rate"):
+        run(data, training__learning_rate=1e30)
+
+
+# -- randomness and breaks
+
+BREAKS = {
+    "learned": {},
+    "mean cost": {"budget__per_step": None, "budget__mean_cost": 1.5},
+    "reads context": {"acquirer__kind": "learned-only", "acquirer__context": True, "predictor__dropout": 0.3},
+    "remembers": {"acquirer__kind": "learned-only", "acquirer__memory": 3, "predictor__kind": "lstm"},
+    "values": {
+        **{"acquirer__kind": "learned-only", "training__objective": "value", "budget__per_step": None},
+        "budget__total": 6.0,
+    },
+    "table": {"acquirer__kind": "table", "budget__per_step": None, "budget__price": 0.02},
+    "round robin": {"acquirer__kind": "round-robin"},
+    "static, mean cost": {"acquirer__kind": "static", "budget__per_step": None, "budget__mean_cost": 1.5},
+    "random": {"acquirer__kind": "random"},
+    "bins": {"acquirer__kind": "static-by-time", "predictor__bins": 3},
+}
+MANY = {
+    "learned, many attempts": {"training__effort": 2.0},
+    "static, many attempts": {"training__effort": 2.0, "acquirer__kind": "static"},
+    "round robin, many attempts, bins": {"training__effort": 2.0, "acquirer__kind": "round-robin", "predictor__bins": 3},
+}
+
+
+@pytest.mark.parametrize("changes", [*BREAKS.values(), *MANY.values()], ids=[*BREAKS, *MANY])
+def test_after_a_break_training_goes_on_to_the_same_weights(changes, data, tmp_path):
+    kept = []
+
+    def keep(state):
+        kept.append(tmp_path / f"{len(kept)}")
+        save_checkpoint(kept[-1], state, "spec")
+
+    whole = run(data, keep, **changes)
+    assert len(kept) == len(whole.state.history)
+    phases = [line["phase"] for line in whole.state.history]
+    ends = [i for i, (one, other) in enumerate(zip(phases, [*phases[1:], ""], strict=True)) if one != other]
+    stops = {*ends, *(end + 1 for end in ends[:-1]), len(kept) - 2}
+    if "training__effort" in changes:  # where the second attempt begins, and within the last
+        stops = {len(kept) // 3 - 1, len(kept) // 3, len(kept) - 2}
+        assert phases[len(kept) // 3] == "warm-up"
+    for stop in sorted(stops):
+        torch.manual_seed(stop)  # nothing hangs on torch's own randomness
+        assert_same(run(data, state=load_checkpoint(kept[stop], "spec"), **changes), whole)
+
+
+def test_training_leaves_torch_s_own_randomness_alone_and_hangs_on_the_seed(data):
+    before = torch.get_rng_state()
+    one, again, other = (run(data, acquirer__kind="learned-only", seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(before, torch.get_rng_state())
+    assert same(one.model.tensors(), again.model.tensors())
+    assert not same(one.model.tensors(), other.model.tensors())
+
+
+class OffLimits(SeriesSet):
+    """A test split that raises when it is touched."""
+
+    def __getattribute__(self, name):
+        if name.startswith("__"):
+            return super().__getattribute__(name)
+        raise AssertionError(f"training has read {name} of the test split")
+
+
+@pytest.mark.parametrize("kind", ["learned", "round-robin", "oracle"])
+def test_training_does_not_touch_the_test_split(kind, data):
+    closed = replace(data, tests={"test": object.__new__(OffLimits)})
+    assert_same(run(closed, acquirer__kind=kind), run(data, acquirer__kind=kind))
+
+
+def test_which_features_are_real_changes_nothing(data):
+    assert_same(run(data), run(replace(data, provenance=Provenance(~data.provenance.real))))
+
+
+# -- the choice between the network and the best rule
+
+
+@pytest.fixture
+def candidates(data):
+    return run(data)
+
+
+def test_the_candidate_with_the_lower_validation_loss_is_kept(candidates):
+    network, rule = candidates.candidates
+    assert network.model.card.acquirer == "learned-only"
+    assert rule.model.card.acquirer in RULES
+    best = min(candidates.candidates, key=lambda one: one.loss)
+    assert [one.kept for one in candidates.candidates] == [one is best for one in candidates.candidates]
+    assert candidates.model is best.model
+    assert candidates.model.card.kept == best.model.card.acquirer
+
+
+@pytest.mark.parametrize("network_is_better", [False, True])
+def test_either_can_be_kept(network_is_better, data, monkeypatch):
+    worse = "rule" if network_is_better else "settle"
+    monkeypatch.setattr(recipe._Recipe, "_loss_for_choice", lambda self, model, phase: float(phase == worse))
+    found = run(data)
+    assert (found.model.card.acquirer == "learned-only") == network_is_better
+
+
+def test_a_tie_goes_to_the_rule(data, monkeypatch):
+    monkeypatch.setattr(recipe._Recipe, "_loss_for_choice", lambda self, model, phase: 0.5)
+    assert run(data).model.card.acquirer in RULES
+
+
+def test_the_best_rule_of_those_that_were_screened_is_settled_as_it_would_be_alone(candidates, data):
+    losses = {kind: candidates.screened[kind] for kind in RULES}
+    rule = candidates.candidates[1].model
+    assert rule.card.acquirer == min(losses, key=lambda kind: losses[kind])
+    alone = run(data, acquirer__kind=rule.card.acquirer).model
+    assert same(rule.tensors(), alone.tensors())
+    assert evaluate(rule.policy, data.test).metrics == evaluate(alone.policy, data.test).metrics
+
+
+def test_with_many_validation_series_the_loss_of_the_choice_is_that_of_the_last_weights(data, monkeypatch):
+    monkeypatch.setattr(recipe, "FEW", 1)
+    for candidate in run(data).candidates:
+        found = evaluate(candidate.model.policy, data.validation).metrics
+        assert candidate.loss == pytest.approx(found.loss, rel=1e-5)
+
+
+def test_with_few_validation_series_it_is_moved_by_the_mean_of_the_last_rounds(data):
+    found = run(data)
+    for candidate, phase in zip(found.candidates, ("settle", "rule"), strict=True):
+        rounds = [line["validation_loss"] for line in found.state.history if line["phase"] == phase][-4:]
+        last = evaluate(candidate.model.policy, data.validation).metrics.loss
+        assert candidate.loss == pytest.approx(last + np.mean(rounds) - rounds[-1], rel=1e-5)
+
+
+def test_where_there_is_a_price_the_bill_is_part_of_the_loss(data, monkeypatch):
+    monkeypatch.setattr(recipe, "FEW", 1)
+    for candidate in run(data, budget__per_step=None, budget__price=0.05).candidates:
+        outcome = evaluate(candidate.model.policy, data.validation)
+        expected = outcome.metrics.loss + 0.05 * float(np.mean(outcome.cost))
+        assert candidate.loss == pytest.approx(expected, rel=1e-5)
+
+
+# -- several attempts
+
+
+@pytest.mark.parametrize(
+    ("fields", "attempts"),
+    [
+        ({}, 1),
+        ({"effort": "quick"}, 1),
+        ({"effort": "thorough"}, ATTEMPTS),
+        ({"effort": 2.0}, ATTEMPTS),
+        ({"effort": 1.99}, 1),
+        ({"epochs": 9}, 1),
+    ],
+)
+def test_thorough_and_more_make_several_attempts(fields, attempts):
+    assert TrainingSpec(**fields).attempts == attempts
+
+
+@pytest.mark.parametrize(("kind", "last"), [("conv", "gru"), ("gru", "conv"), ("lstm", "conv"), ("transformer", "conv")])
+def test_the_last_attempt_has_another_architecture_and_the_others_the_one_asked_for(kind, last):
+    spec = spec_of(training__effort="thorough", predictor__kind=kind)
+    assert [spec.predictor_of(attempt).kind for attempt in range(3)] == [kind, kind, last]
+    assert {spec.predictor_of(attempt).width for attempt in range(3)} == {6}
+    assert spec.change(training__effort="normal").predictor_of(0).kind == kind
+
+
+@pytest.mark.parametrize(("effort", "width"), [("quick", 24), ("normal", 32), ("thorough", 40), (0.001, 8), (8.0, 64)])
+def test_the_width_grows_with_the_effort_where_none_is_given(effort, width):
+    assert spec_of(training__effort=effort, predictor__width=None).predictor_of().width == width
+    assert spec_of(training__effort=effort, predictor__width=5).predictor_of().width == 5
+
+
+def attempts_of(data, **changes):
+    """All that the attempts end with, attempt by attempt."""
+    finished = []
+    own = recipe._Recipe._finished
+
+    def keep(self):
+        found = own(self)
+        finished.append([(copy.deepcopy(model.tensors()), model.card, loss) for model, loss in found])
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipe._Recipe, "_finished", keep)
+        return run(data, training__effort=2.0, **changes), finished
+
+
+def test_the_first_attempt_is_training_with_one_attempt(data, monkeypatch):
+    _, finished = attempts_of(data)
+    monkeypatch.setattr("whichwhen.specs.ATTEMPTS", 1)
+    alone = run(data, training__effort=2.0)
+    for (tensors, _, loss), candidate in zip(finished[0], alone.candidates, strict=True):
+        assert same(tensors, candidate.model.tensors())
+        assert loss == candidate.loss
+
+
+def test_attempts_differ_in_weights_and_in_what_they_draw_and_share_a_rule_s_ranking(data):
+    _, finished = attempts_of(data, acquirer__kind="static")
+    (first,), (second,), (third,) = finished
+    assert [one[1].attempt for one in (first, second, third)] == [0, 1, 2]
+    assert first[0].keys() == second[0].keys() != third[0].keys()
+    assert not any(torch.equal(tensor, second[0][name]) for name, tensor in part(first[0], "predictor").items())
+    assert same(part(first[0], "acquirer"), part(second[0], "acquirer"))
+    assert same(part(first[0], "acquirer"), part(third[0], "acquirer"))
+
+
+@pytest.mark.parametrize("best", [(0, 2), (1, 0), (2, 1)], ids=str)
+def test_the_best_network_and_the_best_rule_of_all_attempts_compete(best, data, monkeypatch, tmp_path):
+    """``best``: which attempt has the best network, and which the best rule."""
+    order = {"settle": best[0], "rule": best[1]}
+
+    def planned(self, model, phase):
+        return (phase == "rule") + float(model.card.attempt != order[phase]) * 0.5
+
+    monkeypatch.setattr(recipe._Recipe, "_loss_for_choice", planned)
+    found, finished = attempts_of(data)
+    assert [len(one) for one in finished] == [2, 2, 2]
+    for candidate, attempt, place in zip(found.candidates, best, (0, 1), strict=True):
+        tensors, card, _ = finished[attempt][place]
+        assert same(candidate.model.tensors(), tensors)
+        assert candidate.model.card == card
+        assert card.attempt == attempt
+    assert found.model is found.candidates[0].model
+    assert isinstance(found.model.policy.predictor, GRUPredictor if best[0] == 2 else ConvPredictor)
+    artifacts.save_model(tmp_path / "model.safetensors", found.model)
+    again = artifacts.load_model(tmp_path / "model.safetensors")
+    assert evaluate(again.policy, data.test).metrics == evaluate(found.model.policy, data.test).metrics
