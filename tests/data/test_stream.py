@@ -1,6 +1,7 @@
 import errno
 import json
 import pickle
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import tiny_spec
+from builders import recipe_spec, tiny_spec
 from whichwhen.artifacts import load_model
 from whichwhen.cli import main
 from whichwhen.data import Dataset, Scaler, SeriesSet, StoreWriter, load_dataset, open_store, split_by_group
@@ -23,8 +24,11 @@ from whichwhen.errors import DataError, SpecError
 from whichwhen.evaluation import evaluate
 from whichwhen.menu import Feature, Menu, Order
 from whichwhen.model import make_model
-from whichwhen.specs import DataSpec
-from whichwhen.training.loop import class_weights, fit
+from whichwhen.specs import DataSpec, RunSpec
+from whichwhen.training import requests
+from whichwhen.training.class_weights import class_weights
+from whichwhen.training.run import fit_model
+from whichwhen.training.trained import Trained
 
 CLASSES = ("a", "b", "c")
 PARTS = ("train", "validation", "test")
@@ -111,31 +115,146 @@ def test_batches_from_disk_are_those_from_memory(tmp_path_factory, seed, missing
         np.testing.assert_array_equal(one.series(int(rows[0])), other.series(int(rows[0])))
 
 
+def assert_same_training(one: Trained, other: Trained) -> None:
+    """Weights, budget and history are equal bit by bit, those of what was not kept, too."""
+    models = [[trained.model, *(candidate.model for candidate in trained.candidates)] for trained in (one, other)]
+    for mine, yours in zip(*models, strict=True):
+        assert mine.card == yours.card
+        assert mine.policy.budget == yours.policy.budget
+        assert mine.tensors().keys() == yours.tensors().keys()
+        for name, tensor in mine.tensors().items():
+            assert torch.equal(tensor, yours.tensors()[name]), name
+    assert [candidate.loss for candidate in one.candidates] == [candidate.loss for candidate in other.candidates]
+    assert one.screened == other.screened
+    histories = [[{k: v for k, v in line.items() if k != "cpu_seconds"} for line in t.state.history] for t in (one, other)]
+    assert histories[0] == histories[1]
+
+
+@pytest.mark.filterwarnings("ignore::whichwhen.errors.BudgetWarning")
 @pytest.mark.parametrize("more", [False, True])
-def test_training_from_disk_gives_the_same_weights_as_from_memory(tmp_path, more):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"budget__per_step": None, "budget__mean_cost": 1.5},
+        {"acquirer__kind": "learned-only", "budget__per_step": None, "budget__total": 5.0, "predictor__bins": 4},
+        {"acquirer__kind": "round-robin"},
+        {"training__effort": "normal", "training__epochs": 2},
+    ],
+    ids=["learned", "mean cost", "total", "round robin", "epochs"],
+)
+def test_training_from_disk_gives_the_same_weights_as_from_memory(tmp_path, more, changes):
     sets = raw_sets(more=more)
     stored = open_store(write(tmp_path / "a.series", sets))
     memory = in_memory(sets, stored)
     assert torch.equal(class_weights(memory.train, 3), class_weights(stored.train, 3))
-    spec = tiny_spec(training__class_weight="balanced", training__epochs=2)
-    models = [make_model(spec, data) for data in (memory, stored)]
-    histories = [fit(model, data).history for model, data in zip(models, (memory, stored), strict=True)]
-    for name, tensor in models[0].tensors().items():
-        assert torch.equal(tensor, models[1].tensors()[name]), name
-    assert [line["validation_loss"] for line in histories[0]] == [line["validation_loss"] for line in histories[1]]
-    one, other = (evaluate(models[0].policy, data.test, samples=1, batch_size=4) for data in (memory, stored))
+    spec = recipe_spec(training__class_weight="balanced", **changes)
+    inside, outside = (fit_model(make_model(spec, data), data) for data in (memory, stored))
+    assert_same_training(inside, outside)
+    one, other = (evaluate(inside.model.policy, data.test, samples=1, batch_size=4) for data in (memory, stored))
     assert one.metrics == other.metrics
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    if not changes:
+        phases = [line["phase"] for line in outside.state.history]
+        assert phases == ["warm-up", "with noise", "joint", "settle", "rule"]
 
 
-def test_the_forest_of_a_static_acquirer_sees_a_sample_of_what_is_too_large(tmp_path, monkeypatch):
+def test_requests_that_are_too_many_for_memory_go_to_a_file_and_the_weights_are_the_same(tmp_path, monkeypatch):
+    data = open_store(write(tmp_path / "a.series", raw_sets()))
+    inside = fit_model(make_model(recipe_spec(), data), data)
+    made = []
+    on_disk = requests._on_disk
+    monkeypatch.setattr(requests, "_on_disk", lambda shape: made.append(on_disk(shape)) or made[-1])
+    monkeypatch.setattr(requests, "_IN_MEMORY", 1)
+    outside = fit_model(make_model(recipe_spec(), data), data)
+    assert made
+    assert all(isinstance(bits, np.memmap) for bits in made)
+    assert_same_training(inside, outside)
+
+
+class Reads:
+    """How many rows of the values of a folder's parts are read at once; the samples of whole tables are kept small."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows: list[int] = []
+        real = StoredRows.__getitem__
+
+        def counted(table: StoredRows, lines: np.ndarray | slice) -> np.ndarray:
+            found = real(table, lines)
+            if table.path.name == "values":
+                self.rows.append(len(np.unique(lines)) if isinstance(lines, np.ndarray) else len(found))
+            return found
+
+        monkeypatch.setattr(StoredRows, "__getitem__", counted)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_no_phase_reads_more_at_once_than_a_batch_or_a_sample(tmp_path, monkeypatch, more):
+    """All but the samples for forest, noise and bins are batches of training, or of 512 series at most."""
+    stored = open_store(write(tmp_path / "a.series", raw_sets(counts=(700, 600, 12), more=more), chunk=400))
+    most = int(np.sort(stored.train.lengths)[-512:].sum())
+    sample = stored.horizon * 4
+    for name, value in (("FOREST_CELLS", 50 * sample), ("BIN_CELLS", 50 * sample)):
+        monkeypatch.setattr(f"whichwhen.model.{name}", value)
+    monkeypatch.setattr("whichwhen.training.augment._ROWS", 300)
+    reads = Reads(monkeypatch)
+    model = make_model(recipe_spec(predictor__bins=4, training__effort=0.005), stored)
+    trained = fit_model(model, stored)
+    assert len({line["phase"] for line in trained.state.history}) == 5
+    assert reads.rows
+    assert max(reads.rows) <= most < len(stored.train.values)
+
+
+def peak_of_training(folder: Path, spec: RunSpec) -> int:
+    """Bytes that numpy and Python held at once, at most, from opening the folder to trained weights."""
+    tracemalloc.start()
+    try:
+        data = open_store(folder)
+        fit_model(make_model(spec, data), data)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path, monkeypatch):
+    """Four times the series: a tenth of what they would fill is all that is held of each of them beside its place."""
+    steps, columns = 10, 72
+    monkeypatch.setattr("whichwhen.model.FOREST_CELLS", 100 * steps * columns)
+    monkeypatch.setattr("whichwhen.training.augment._ROWS", 1000)
+    monkeypatch.setattr(requests, "_IN_MEMORY", 1)
+    rng = np.random.default_rng(0)
+    features = [Feature(f"x{i}") for i in range(columns)]
+
+    def folder(count: int) -> Path:
+        with StoreWriter(tmp_path / f"{count}.series", features, CLASSES) as writer:
+            for start in range(0, count, 200):
+                for name, size in (("train", 200), *((part, 30) for part in PARTS[1:] if start == 0)):
+                    series = [rng.standard_normal((steps, columns)) for _ in range(size)]
+                    one = SeriesSet.from_list(series, np.arange(size) % 3, features, "test" if name == "test" else "train")
+                    first = PARTS.index(name) * 10**6 + start
+                    writer.add(name, replace(one, ids=np.arange(size) + first, groups=np.arange(size) + first))
+        return tmp_path / f"{count}.series"
+
+    spec = recipe_spec(acquirer__kind="learned-only", training__effort=0.002)
+    few, many = (folder(count) for count in (600, 2400))
+    peak_of_training(few, spec)  # what is made once
+    growth = peak_of_training(many, spec) - peak_of_training(few, spec)
+    assert growth < 0.1 * 1800 * steps * columns * 4
+
+
+@pytest.mark.parametrize("make", [tiny_spec, recipe_spec])
+@pytest.mark.parametrize("kind", ["static", "round-robin"])
+def test_the_forest_of_a_fixed_rule_sees_a_sample_of_what_is_too_large(tmp_path, monkeypatch, kind, make):
     stored = open_store(write(tmp_path / "a.series", raw_sets()))
     seen = []
     monkeypatch.setattr("whichwhen.model.FOREST_CELLS", 10 * stored.horizon * 4)
-    monkeypatch.setattr(
-        "whichwhen.model.forest_importance", lambda values, *_: seen.append(values) or np.ones(values.shape[1:], np.float32)
-    )
-    make_model(tiny_spec(acquirer__kind="static"), stored)
+
+    def importance(values, *_, **__):
+        seen.append(values)
+        return np.ones(values.shape[1:], np.float32)
+
+    monkeypatch.setattr("whichwhen.model.forest_importance", importance)
+    make_model(make(acquirer__kind=kind), stored)
     assert seen[0].shape == (10, stored.horizon, 4)
     assert np.isfinite(seen[0]).all()
 
@@ -453,7 +572,7 @@ def test_from_a_table_to_a_run_on_the_command_line(tmp_path, monkeypatch, capsys
     assert main(["data", "t.series", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["names"] == ["ph", "pulse", "pulse ", "rare", "age"]
-    assert main(["train", "t.series", "--epochs", "1", "--budget", "1", "--quiet", "--out", "run"]) == 0
+    assert main(["train", "t.series", "--effort", "0.005", "--width", "4", "--budget", "1", "--quiet", "--out", "run"]) == 0
     capsys.readouterr()
     assert main(["evaluate", "run", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
@@ -470,7 +589,8 @@ def test_a_run_on_labels_of_steps_from_disk_with_bins(tmp_path, monkeypatch, cap
     table.write_parquet("t.parquet")
     own = ["--id", "stay", "--time", "hour", "--label", "sick", "--label-each-step", "--group", "patient"]
     assert main(["pack", "t.parquet", *own]) == 0
-    small = ["--epochs", "1", "--budget", "1", "--width", "4", "--layers", "1", "--bins", "4", "--carry", "--batch-size", "8"]
+    small = ["--effort", "0.005", "--budget", "1", "--width", "4", "--layers", "1", "--bins", "4", "--carry"]
+    small += ["--batch-size", "8"]
     capsys.readouterr()
     assert main(["train", "t.series", *small, "--out", "run", "--json"]) == 0
     assert "--predictor-now" in capsys.readouterr().err

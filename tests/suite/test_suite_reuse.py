@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-
 from experiments.suite.jobs import Job, Setting, make_job
 from experiments.suite.records import load_records
 from experiments.suite.run import run_jobs
+
 from whichwhen import artifacts
 
 

@@ -52,9 +52,9 @@ def collect(
     reader = policy.predictor if policy.acquirer.reads_context else Unread(policy.predictor)
     policy = replace(policy, predictor=reader, selector=HardTopK())
     n_orders = len(policy.menu.orders)
-    shape = int(series.offsets[-1] - series.offsets[0]), (n_orders + 7) // 8
+    shape = len(series.values), (n_orders + 7) // 8
     bits = np.zeros(shape, np.uint8) if shape[0] * shape[1] <= _IN_MEMORY else _on_disk(shape)
-    offsets = series.offsets - series.offsets[0]
+    offsets = series.offsets  # shared by all that are collected from the same series
     by_length = np.argsort(-series.lengths, kind="stable")
     alike = not policy.acquirer.reacts and not policy.budget.settles
     walked = by_length[:1] if alike else by_length
@@ -96,8 +96,8 @@ def losses_on(
 
 
 def _on_disk(shape: tuple[int, int]) -> np.ndarray:
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the map, and leaves nothing behind)
-    return np.memmap(file, dtype=np.uint8, mode="w+", shape=shape)
+    with tempfile.TemporaryFile() as file:  # the map keeps it, and it leaves nothing behind
+        return np.memmap(file, dtype=np.uint8, mode="w+", shape=shape)
 
 
 def mixture(sets: list[Requests], first: float, rng: np.random.Generator, rows: np.ndarray) -> Float[Tensor, "B T K"]:
