@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from builders import ACQUIRERS, features_of, tiny_batch, tiny_policy
@@ -456,17 +456,25 @@ def robin(ranking, size, costs=None, budget=None):
     return replace(policy, acquirer=acquirer.at(1.0), budget=budget)
 
 
-@given(ranking=st.permutations(range(6)), size=st.integers(1, 6), data=st.data())
-def test_a_round_robin_asks_for_so_many_a_step_of_its_best_in_turn(ranking, size, data):
-    count = data.draw(st.integers(1, size))
-    policy = robin(ranking, size, budget=PerStep(count))
-    found = requests(policy, tiny_batch((9, 4), n_features=6))
-    turn = 0
+@given(ranking=st.permutations(range(6)), turns=st.integers(1, 6), count=st.integers(1, 6))
+def test_a_round_robin_of_a_multiple_of_what_the_budget_buys_asks_for_its_best_in_turn(ranking, turns, count):
+    size = turns * count
+    assume(size <= 6)
+    found = requests(robin(ranking, size, budget=PerStep(count)), tiny_batch((9, 4), n_features=6))
     for t in range(9):
-        expected = {ranking[(turn + i) % size] for i in range(count)}
-        assert set(np.flatnonzero(found[0, t])) == expected
-        turn += count
+        assert set(np.flatnonzero(found[0, t])) == {ranking[(t * count + i) % size] for i in range(count)}
     assert torch.equal(found[1, :4], found[0, :4])
+
+
+@given(ranking=st.permutations(range(6)), size=st.integers(1, 6), data=st.data())
+def test_a_round_robin_asks_for_what_waited_longest_the_better_one_first(ranking, size, data):
+    count = data.draw(st.integers(1, size))
+    found = requests(robin(ranking, size, budget=PerStep(count)), tiny_batch((9,), n_features=6))[0]
+    last = {order: place - 6 for place, order in enumerate(ranking[:size])}  # at first, the better counts as asked for earlier
+    for t, row in enumerate(found):
+        expected = sorted(last, key=lambda order: (last[order], ranking.index(order)))[:count]
+        assert set(np.flatnonzero(row)) == set(expected)
+        last |= dict.fromkeys(expected, t)
 
 
 @given(ranking=st.permutations(range(6)), size=st.integers(1, 6))

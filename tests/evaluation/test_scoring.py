@@ -15,7 +15,7 @@ from whichwhen.menu import Menu, Order
 from whichwhen.predictors import ConvPredictor
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import Policy
-from whichwhen.selection import GumbelTopK
+from whichwhen.selection import Gate
 
 
 class Adder(Predictor):
@@ -117,7 +117,7 @@ def test_the_outcome_of_a_series_does_not_depend_on_the_others():
 
 def test_evaluation_selects_hard_and_without_dropout_whatever_the_policy_has():
     policy, data = tiny_policy(), tiny_dataset()
-    dropping = replace(policy, predictor=ConvPredictor(5, 3, 7, dropout=0.5), selector=GumbelTopK())
+    dropping = replace(policy, predictor=ConvPredictor(5, 3, 7, dropout=0.5), selector=Gate())
     dropping.predictor.train()
     one, two = (evaluate(dropping, data.test) for _ in range(2))
     assert one.metrics == two.metrics

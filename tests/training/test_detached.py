@@ -3,24 +3,34 @@ from dataclasses import replace
 import pytest
 import torch
 
-from builders import PREDICTORS, tiny_batch, tiny_policy
-from whichwhen.acquirers import LearnedAcquirer
+from builders import PREDICTORS, features_of, tiny_batch, tiny_policy
+from whichwhen.acquirers import LearnedAcquirer, WithOwnPredictor
 from whichwhen.acquirers._inputs import ViewInput
 from whichwhen.afterwards import walk_then_read
+from whichwhen.budget import PerStep, Price, RandomPrice, Total, Unlimited, caps_up_to
+from whichwhen.menu import Menu, Order
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import begin, measure, roll_out
-from whichwhen.selection import GumbelTopK, SequentialGumbel
+from whichwhen.selection import Gate, SequentialGumbel
 from whichwhen.training import EndToEnd
-from whichwhen.training.detached import DetachedView, roll_out_detached
+from whichwhen.training.detached import DetachedView, roll_out_detached, roll_out_replayed
+from whichwhen.training.objectives import Priced
 from whichwhen.types import Hindsight, Scores
 
-RELAXED = [GumbelTopK(), GumbelTopK(0.5), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
+PAPER = [SequentialGumbel(), SequentialGumbel(repeat="penalty")]
+RELAXED = [Gate(), *PAPER]
 LENGTHS = [(6, 6, 6), (6, 2, 5)]
 
 
-def gradient_of(policy, record, batch):
+def learned(selector, predictor="conv", **reads):
+    """A policy that learns; the gate goes with log worths, the paper's selector with logits."""
+    return tiny_policy("learned", predictor, gated=isinstance(selector, Gate), **reads).with_selector(selector)
+
+
+def gradient_of(policy, record, batch, priced=False):
     """Of the acquirer's parameters, and of the predictor's."""
-    loss = EndToEnd(0.3).loss(record, Hindsight(batch, torch.arange(batch.size) % 3))
+    objective = Priced(EndToEnd(0.3), policy.rules) if priced else EndToEnd(0.3)
+    loss = objective.loss(record, Hindsight(batch, torch.arange(batch.size) % 3))
     acquirer, predictor = list(policy.acquirer.parameters()), list(policy.predictor.parameters())
     found = torch.autograd.grad(loss, [*acquirer, *predictor])
     return found[: len(acquirer)], found[len(acquirer) :]
@@ -40,6 +50,7 @@ def unrolled_with_detached_inputs(policy, batch):
     """The loop written out, the acquirer's inputs cut off by hand."""
     generator = seeded()
     state, logits = begin(policy, batch.keys, generator), []
+    last = torch.full((batch.size, 5), -1.0)  # when each order was asked for last
     for t in range(batch.steps):
         reveal = measure(policy, batch, state, t)
         step_logits, context, predictor_state = policy.predictor.step(reveal, state.predictor)
@@ -48,8 +59,11 @@ def unrolled_with_detached_inputs(policy, batch):
         parts = [reveal.values.detach(), reveal.mask.detach(), acquirer.inputs.time(reveal.time + 1)]
         parts += [context.detach()] if acquirer.reads_context else []
         scores = acquirer.scores(torch.relu(acquirer.hidden(torch.cat(parts, -1))))
+        if acquirer.unit == "log-worth":
+            last = torch.where(state.selection.request > 0, float(t), last)
+            scores = scores + acquirer.by_time[t + 1] + acquirer.waiting.weight * torch.log1p(t - last)
         allowance = policy.budget.allow(state.ledger, reveal, policy.menu)
-        selection = policy.selector.select(Scores(scores), allowance, torch.ones(5), generator)
+        selection = policy.selector.select(Scores(scores, acquirer.unit), allowance, torch.ones(5), generator)
         state = replace(state, predictor=predictor_state, selection=selection)
     return torch.stack(logits, 1)
 
@@ -62,7 +76,7 @@ def with_logits(record, logits):
 @pytest.mark.parametrize("selector", RELAXED, ids=repr)
 @pytest.mark.parametrize("predictor", PREDICTORS)
 def test_the_gradient_is_that_of_the_loop_with_the_acquirer_s_inputs_cut_off(predictor, selector, context):
-    policy = tiny_policy("learned", predictor, context=context).with_selector(selector)
+    policy = learned(selector, predictor, context=context)
     batch = tiny_batch((6, 6, 6))
     record = roll_out_detached(policy, batch, seeded())
     logits = unrolled_with_detached_inputs(policy, batch)
@@ -77,7 +91,7 @@ def test_the_gradient_is_that_of_the_loop_with_the_acquirer_s_inputs_cut_off(pre
 @pytest.mark.parametrize("selector", RELAXED, ids=repr)
 @pytest.mark.parametrize("predictor", PREDICTORS)
 def test_fast_is_the_plain_loop_with_detached_views(predictor, selector, lengths, context):
-    policy = tiny_policy("learned", predictor, context=context).with_selector(selector)
+    policy = learned(selector, predictor, context=context)
     batch = tiny_batch(lengths)
     plain = roll_out(replace(policy, acquirer=DetachedView(policy.acquirer)), batch, seeded())
     fast = roll_out_detached(policy, batch, seeded())
@@ -90,7 +104,7 @@ def test_fast_is_the_plain_loop_with_detached_views(predictor, selector, lengths
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
 def test_the_full_gradient_is_another_one_for_the_acquirer_and_the_same_for_the_predictor(predictor):
-    policy, batch = tiny_policy("learned", predictor).with_selector(GumbelTopK()), tiny_batch((6, 4, 6))
+    policy, batch = learned(Gate(), predictor), tiny_batch((6, 4, 6))
     fast, whole = roll_out_detached(policy, batch, seeded()), roll_out(policy, batch, seeded())
     assert torch.equal(fast.selections.request, whole.selections.request)
     found, full = gradient_of(policy, fast, batch), gradient_of(policy, whole, batch)
@@ -99,7 +113,7 @@ def test_the_full_gradient_is_another_one_for_the_acquirer_and_the_same_for_the_
 
 
 def test_partly_observed_series_reveal_only_what_the_record_holds():
-    policy, batch = tiny_policy("learned").with_selector(GumbelTopK()), tiny_batch((6, 4, 6))
+    policy, batch = learned(Gate()), tiny_batch((6, 4, 6))
     holes = batch.observed & (torch.rand(batch.observed.shape, generator=seeded()) < 0.5)
     batch = replace(batch, observed=holes, values=batch.values * holes)
     plain = roll_out(replace(policy, acquirer=DetachedView(policy.acquirer)), batch, seeded())
@@ -108,6 +122,64 @@ def test_partly_observed_series_reveal_only_what_the_record_holds():
     assert torch.equal(fast.reveals.mask, plain.reveals.mask)
     for one, other in zip(gradient_of(policy, fast, batch), gradient_of(policy, plain, batch), strict=True):
         assert_close(one, other)
+
+
+# -- all decisions taken up again in one call
+
+PANELS = Menu(
+    tuple(features_of(5)),
+    (Order("a", ("x0",)), Order("b", ("x1", "x2"), 0.5), Order("c", ("x3",), 2.0), Order("d", ("x4",), 0.0, free=True)),
+)
+SINGLES = Menu.one_per_feature(features_of(5))
+BUDGETS = [PerStep(2), Unlimited(), Price(0.3), Price(0.02, 2), Total(6, 0.1), Total(4, 0.02, cap=2)]
+
+
+def random_prices(menu):
+    return RandomPrice(0.01, 3.0, caps_up_to(3, menu), menu)
+
+
+def assert_replayed_is_detached(policy, batch):
+    """Requests, bills and gradients of the quick walk are those of the other one."""
+    plain, quick = roll_out_detached(policy, batch, seeded()), roll_out_replayed(policy, batch, seeded())
+    assert torch.equal(quick.selections.request, plain.selections.request)
+    assert torch.equal(quick.cost, plain.cost)
+    assert torch.equal(quick.reveals.mask, plain.reveals.mask)
+    assert torch.allclose(quick.logits, plain.logits, atol=1e-5)
+    priced = plain.steps[0].selection.price is not None
+    if priced:
+        assert torch.allclose(quick.selections.price, plain.selections.price, rtol=1e-4)
+    found, expected = (gradient_of(policy, record, batch, priced) for record in (quick, plain))
+    assert any(part.abs().max() > 1e-5 for part in expected[0])
+    assert_close_in_units_of_the_largest([*found[0], *found[1]], [*expected[0], *expected[1]])
+
+
+def assert_close_in_units_of_the_largest(found, expected):
+    """For bills at a cap's own price, which random weights drive to thousands."""
+    scale = max(1.0, *(float(part.abs().max()) for part in expected))
+    assert_close([part / scale for part in found], [part / scale for part in expected])
+
+
+@pytest.mark.parametrize("lengths", [(6, 6, 6), (6, 5, 2, 1)], ids=str)
+@pytest.mark.parametrize("budget", [*BUDGETS, None], ids=str)
+@pytest.mark.parametrize("menu", [SINGLES, PANELS], ids=["singles", "panels"])
+@pytest.mark.parametrize("kind", ["learned", "table"])
+def test_a_walk_whose_decisions_are_taken_up_again_is_that_of_the_detached_loop(kind, menu, budget, lengths):
+    policy = replace(tiny_policy(kind, menu=menu), budget=budget or random_prices(menu), selector=Gate())
+    assert_replayed_is_detached(policy, tiny_batch(lengths))
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS)
+def test_so_it_is_for_every_predictor_and_for_an_acquirer_with_its_own_copy_of_it(predictor):
+    policy, other = (tiny_policy("learned", predictor, context=True, seed=seed) for seed in (0, 1))
+    policy = replace(policy, acquirer=WithOwnPredictor(policy.acquirer, other.predictor), budget=random_prices(SINGLES))
+    policy = policy.with_selector(Gate())
+    batch = tiny_batch((6, 5, 2))
+    plain, quick = roll_out_detached(policy, batch, seeded()), roll_out_replayed(policy, batch, seeded())
+    assert torch.equal(quick.selections.request, plain.selections.request)
+    assert torch.allclose(quick.logits, plain.logits, atol=1e-5)
+    mine = list(policy.acquirer.inner.parameters())
+    losses = [Priced(EndToEnd(0.3), policy.rules).loss(one, Hindsight(batch, torch.arange(3))) for one in (quick, plain)]
+    assert_close_in_units_of_the_largest(*(torch.autograd.grad(loss, mine) for loss in losses))
 
 
 class Remembering(LearnedAcquirer):
@@ -125,7 +197,7 @@ class Remembering(LearnedAcquirer):
 
 
 def test_an_acquirer_with_a_state_learns_through_it():
-    policy = replace(tiny_policy("learned"), acquirer=Remembering(ViewInput(5, 5, 7, 2), 8), selector=GumbelTopK())
+    policy = replace(tiny_policy("learned"), acquirer=Remembering(ViewInput(5, 5, 7, 2), 8), selector=Gate())
     batch = tiny_batch((6, 2, 5))
     plain = roll_out(replace(policy, acquirer=DetachedView(policy.acquirer)), batch, seeded())
     fast = roll_out_detached(policy, batch, seeded())
@@ -155,7 +227,7 @@ def test_a_request_larger_than_the_pool_is_drawn_afresh():
 @pytest.mark.parametrize("predictor", PREDICTORS)
 @pytest.mark.parametrize("selector", RELAXED)
 def test_the_full_gradient_is_that_of_the_plain_loop(selector, predictor, lengths, context):
-    policy = tiny_policy("learned", predictor, context=context).with_selector(selector)
+    policy = learned(selector, predictor, context=context)
     batch = tiny_batch(lengths)
     fast, plain = walk_then_read(policy, batch, seeded()), roll_out(policy, batch, seeded())
     assert torch.equal(fast.selections.request, plain.selections.request)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builders import PREDICTORS, tiny_batch, tiny_policy
 from whichwhen.rollout import roll_out
-from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
+from whichwhen.selection import Gate, HardTopK, SequentialGumbel
 from whichwhen.training import EndToEnd
 from whichwhen.types import Hindsight
 
@@ -57,10 +57,11 @@ def test_with_labels_for_every_step_all_steps_count_the_same_however_long_their_
 
 
 @pytest.mark.parametrize("acquirer", ["learned", "table"])
-@pytest.mark.parametrize("selector", [GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")], ids=repr)
+@pytest.mark.parametrize("selector", [Gate(), SequentialGumbel(), SequentialGumbel(repeat="penalty")], ids=repr)
 @pytest.mark.parametrize("predictor", PREDICTORS)
 def test_the_gradient_of_the_loss_reaches_the_acquirer_through_each_relaxed_selector(acquirer, selector, predictor):
-    policy, batch = tiny_policy(acquirer, predictor).with_selector(selector), tiny_batch()
+    policy = tiny_policy(acquirer, predictor, gated=isinstance(selector, Gate)).with_selector(selector)
+    batch = tiny_batch()
     record = roll_out(policy, batch, torch.Generator().manual_seed(0))
     EndToEnd().loss(record, Hindsight(batch, torch.arange(5) % 3)).backward()
     for name, parameter in [*policy.acquirer.named_parameters(), *policy.predictor.named_parameters()]:
@@ -71,10 +72,10 @@ def test_the_gradient_of_the_loss_reaches_the_acquirer_through_each_relaxed_sele
 
 
 def test_each_row_of_the_table_that_was_measured_gets_a_gradient_and_no_other():
-    policy, batch = tiny_policy("table").with_selector(GumbelTopK()), tiny_batch((4, 3))
+    policy, batch = tiny_policy("table").with_selector(Gate()), tiny_batch((4, 3))
     record = roll_out(policy, batch, torch.Generator().manual_seed(0))
     EndToEnd().loss(record, Hindsight(batch, torch.tensor([0, 1]))).backward()
-    assert (policy.acquirer.table.grad.abs().sum(1) > 0).tolist() == [True] * 4 + [False] * 3
+    assert (policy.acquirer.by_time.grad.abs().sum(1) > 0).tolist() == [True] * 4 + [False] * 3
 
 
 def test_hard_selection_gives_the_acquirer_no_gradient():

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from builders import PREDICTORS, tiny_batch, tiny_dataset, tiny_policy, tiny_spec
 from whichwhen.model import make_model
 from whichwhen.rollout import roll_out
-from whichwhen.selection import GumbelTopK
+from whichwhen.selection import Gate, SequentialGumbel
 from whichwhen.training import EndToEnd, fit
 from whichwhen.training.detached import roll_out_branching, roll_out_detached
 from whichwhen.training.objectives import Foresight, GreedyCMI, OrderValue, make_objective
@@ -24,8 +24,14 @@ def seeded(seed=4):
     return torch.Generator().manual_seed(seed)
 
 
+def learned(selector=None, predictor="conv", **reads):
+    """A policy that learns; the gate goes with log worths, the paper's selector with logits."""
+    selector = selector or Gate()
+    return tiny_policy("learned", predictor, gated=isinstance(selector, Gate), **reads).with_selector(selector)
+
+
 def play(predictor="conv", context=False, lengths=LENGTHS):
-    policy = tiny_policy("learned", predictor, context=context).with_selector(GumbelTopK())
+    policy = learned(predictor=predictor, context=context)
     batch = tiny_batch(lengths)
     return policy, Hindsight(batch, torch.arange(batch.size) % 3), roll_out_branching(policy, batch, seeded())
 
@@ -148,16 +154,18 @@ def test_where_deliveries_alone_are_billed_the_value_learns_from_orders_that_are
     assert (loss - own).item() == pytest.approx(errors.mean().item(), rel=1e-4)
 
 
-def test_values_are_in_nats_and_the_rest_in_logits():
+@pytest.mark.parametrize("selector", ["gate", "sequential"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_are_in_nats_and_the_rest_in_what_goes_with_the_selector(kind, selector):
     data = tiny_dataset()
-    for kind in KINDS:
-        model = make_model(tiny_spec(training__objective=kind), data)
-        unit = roll_out(model.policy, data.train.hindsight(torch.arange(3).numpy()).batch).steps[0].scores.unit
-        assert unit == ("nats" if kind == "value" else "logits")
+    model = make_model(tiny_spec(training__objective=kind, selector__kind=selector), data)
+    unit = roll_out(model.policy, data.train.hindsight(torch.arange(3).numpy()).batch).steps[0].scores.unit
+    assert unit == ("nats" if kind == "value" else "log-worth" if selector == "gate" else "logits")
 
 
-def test_foresight_credits_what_went_better_than_usual():
-    policy, batch = tiny_policy("learned").with_selector(GumbelTopK()), tiny_batch((5,) * 12)
+@pytest.mark.parametrize("selector", [Gate(), SequentialGumbel()], ids=repr)
+def test_foresight_credits_what_went_better_than_usual(selector):
+    policy, batch = learned(selector), tiny_batch((5,) * 12)
     known = Hindsight(batch, torch.arange(12) % 3)
     record = roll_out_detached(policy, batch, seeded())
     credit = record.padded(Foresight().credit(record, known))
@@ -167,15 +175,17 @@ def test_foresight_credits_what_went_better_than_usual():
     assert credit[:, 3].argmax() == best
 
 
-def test_foresight_without_its_terms_is_the_prediction_loss():
-    policy, batch = tiny_policy("learned").with_selector(GumbelTopK()), tiny_batch(LENGTHS)
+@pytest.mark.parametrize("selector", [Gate(), SequentialGumbel()], ids=repr)
+def test_foresight_without_its_terms_is_the_prediction_loss(selector):
+    policy, batch = learned(selector), tiny_batch(LENGTHS)
     known = Hindsight(batch, torch.arange(batch.size) % 3)
     record = roll_out_detached(policy, batch, seeded())
     assert torch.allclose(Foresight(0.3, 0.0, 0.0).loss(record, known), EndToEnd(0.3).loss(record, known))
 
 
-def test_foresight_raises_the_probability_of_what_was_credited():
-    policy, batch = tiny_policy("learned").with_selector(GumbelTopK()), tiny_batch((6,) * 8)
+@pytest.mark.parametrize("selector", [Gate(), SequentialGumbel()], ids=repr)
+def test_foresight_raises_the_probability_of_what_was_credited(selector):
+    policy, batch = learned(selector), tiny_batch((6,) * 8)
     known = Hindsight(batch, torch.arange(8) % 3)
     record = roll_out_detached(policy, batch, seeded())
     pull = Foresight(0.0, 1.0, 0.0).loss(record, known) - EndToEnd(0.0).loss(record, known)
@@ -194,7 +204,7 @@ def test_every_objective_trains_every_acquirer_and_is_end_to_end_where_nothing_i
     model = make_model(
         tiny_spec(training__objective=kind, training__epochs=2, training__warm_up=1, acquirer__kind=acquirer), data
     )
-    objective = make_objective(model.card.spec, model.policy)
+    objective = make_objective(model.card.spec, model.policy, priced=False)
     assert isinstance(objective, EndToEnd) == (kind == "end-to-end" or acquirer == "random")
     before = {name: tensor.clone() for name, tensor in model.tensors().items()}
     state = fit(model, data)

@@ -12,8 +12,8 @@ from whichwhen.model import make_model
 from whichwhen.noise import NoisePool
 from whichwhen.presets import preset_spec
 from whichwhen.specs import TrainingSpec
-from whichwhen.training import fit, loop
-from whichwhen.training.loop import gain_of_last_fifth, warm_up_loop
+from whichwhen.training import epochs, fit
+from whichwhen.training.epochs import gain_of_last_fifth, warm_up_loop
 
 ACCURACIES = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 
@@ -81,15 +81,15 @@ def test_warm_up_reveals_what_was_requested_and_nothing_else():
 
 def test_warm_up_masks_differ_from_epoch_to_epoch(tiny_data, monkeypatch):
     seen = []
-    roll_out = loop.roll_out_detached
+    roll_out = epochs.roll_out_detached
 
     def keep(policy, batch, noise):
         record = roll_out(policy, batch, noise)
-        if isinstance(policy.acquirer, loop.RandomMasks):
+        if isinstance(policy.acquirer, epochs.RandomMasks):
             seen.append(float(record.selections.request.sum()))
         return record
 
-    monkeypatch.setattr(loop, "roll_out_detached", keep)
+    monkeypatch.setattr(epochs, "roll_out_detached", keep)
     fit(make_model(tiny_spec(training__warm_up=3, training__epochs=4, training__batch_size=1000), tiny_data), tiny_data)
     assert len(set(seen)) == len(seen) == 3
 
@@ -132,10 +132,10 @@ def test_a_break_within_or_after_warm_up_changes_nothing(stop_after, tiny_data):
     assert all(torch.equal(tensor, expected.optimizer[name]) for name, tensor in state.optimizer.items())
 
 
-@pytest.mark.parametrize(("warm_up", "epochs"), [(1, 1), (5, 5), (9, 5)])
-def test_a_warm_up_that_leaves_no_epoch_is_refused(warm_up, epochs):
-    with pytest.raises(SpecError, match=f"warm-up is {warm_up} of {epochs} epochs; expected fewer than all; lower --warm-up"):
-        TrainingSpec(warm_up=warm_up, epochs=epochs)
+@pytest.mark.parametrize(("warm_up", "count"), [(1, 1), (5, 5), (9, 5)])
+def test_a_warm_up_that_leaves_no_epoch_is_refused(warm_up, count):
+    with pytest.raises(SpecError, match=f"warm-up is {warm_up} of {count} epochs; expected fewer than all; lower --warm-up"):
+        TrainingSpec(warm_up=warm_up, epochs=count)
 
 
 @pytest.mark.parametrize("name", ["warm_up", "level_gain", "min_epochs"])
@@ -145,9 +145,9 @@ def test_negative_settings_are_refused(name):
 
 
 @pytest.mark.parametrize("dataset", ["m-forda", "spoken-arabic-digits", "japanese-vowels"])
-def test_presets_best_warms_up_and_paper_stops_by_levelling_off(dataset):
-    best, paper = (preset_spec(preset, dataset).training for preset in ("best", "paper"))
-    assert 0 < best.warm_up < best.epochs
+def test_the_paper_s_preset_stops_by_levelling_off(dataset):
+    assert preset_spec("default", dataset).training.epochs is None
+    paper = preset_spec("paper", dataset).training
     assert (paper.warm_up, paper.level_gain) == (0, 0.002)
     assert 5 <= paper.min_epochs < paper.epochs
 
@@ -185,16 +185,14 @@ def test_the_order_within_the_parts_does_not_matter(accuracies, rng):
 def stopped_after(monkeypatch, data, accuracies, **changes):
     """How many epochs a run trains whose validation accuracies are these; nothing is learned on the way."""
     numbers = iter(accuracies)
-    monkeypatch.setattr(loop, "_run_epoch", lambda *args: (1.0, 1.0, 0.5))
-    evaluate = loop.evaluate
-    monkeypatch.setattr(loop, "evaluate", lambda *args, **rest: _with_accuracy(evaluate(*args, **rest), next(numbers)))
+    monkeypatch.setattr(epochs, "_run_epoch", lambda *args: (1.0, 1.0, 0.5))
+    evaluate = epochs.evaluate
+    monkeypatch.setattr(epochs, "evaluate", lambda *args, **rest: _with_accuracy(evaluate(*args, **rest), next(numbers)))
     spec = tiny_spec(training__epochs=len(accuracies), **changes)
     return fit(make_model(spec, data), data).history
 
 
 def _with_accuracy(found, accuracy):
-    from dataclasses import replace
-
     return replace(found, metrics=replace(found.metrics, accuracy=accuracy))
 
 

@@ -12,12 +12,10 @@ from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Metrics, evaluate
 from whichwhen.model import make_model
 from whichwhen.provenance import Provenance
-from whichwhen.selection import GumbelTopK, HardTopK, SequentialGumbel
-from whichwhen.training import Objective, fit, loop
+from whichwhen.selection import Gate, HardTopK, SequentialGumbel
+from whichwhen.training import Objective, epochs, fit
 from whichwhen.training.detached import roll_out_detached
-from whichwhen.training.loop import learning_rate, training_loop
-
-RELAXED = [GumbelTopK(), SequentialGumbel(), SequentialGumbel(repeat="penalty")]
+from whichwhen.training.epochs import learning_rate, training_loop
 
 
 def run(data, **changes):
@@ -145,7 +143,7 @@ def test_random_requests_are_fresh_in_each_epoch_of_training_and_fixed_in_evalua
         seen.append({key: record.selections.request[i] for i, key in enumerate(batch.values.sum((1, 2)).tolist())})
         return record
 
-    monkeypatch.setattr(loop, "roll_out_detached", spy)
+    monkeypatch.setattr(epochs, "roll_out_detached", spy)
     fit(model, tiny_data)
     assert seen[0].keys() == seen[1].keys()
     assert sum(torch.equal(seen[0][key], seen[1][key]) for key in seen[0]) < len(seen[0]) / 2
@@ -161,7 +159,7 @@ def test_noise_is_fresh_in_each_epoch_and_the_same_for_the_same_seed(tiny_data, 
         seen.append(record.steps[0].selection.noise.clone())
         return record
 
-    monkeypatch.setattr(loop, "roll_out_detached", spy)
+    monkeypatch.setattr(epochs, "roll_out_detached", spy)
     for _ in range(2):
         run(tiny_data, training__epochs=2, training__batch_size=100)
     first, second, *again = seen
@@ -183,7 +181,7 @@ def planned(monkeypatch, accuracies, losses=None):
             accuracy, loss = next(plan)
             return Metrics(accuracy=accuracy, loss=loss, cost_per_step=0.0, real_fraction=None, n=1)
 
-    monkeypatch.setattr(loop, "evaluate", lambda *_, **__: Found())
+    monkeypatch.setattr(epochs, "evaluate", lambda *_, **__: Found())
 
 
 @pytest.mark.parametrize(
@@ -296,7 +294,7 @@ def test_every_training_series_is_seen_once_in_each_epoch(tiny_data, monkeypatch
         seen.append(batch.values.sum((1, 2)))
         return roll_out_detached(policy, batch, generator)
 
-    monkeypatch.setattr(loop, "roll_out_detached", spy)
+    monkeypatch.setattr(epochs, "roll_out_detached", spy)
     run(tiny_data, training__epochs=2, training__batch_size=16)
     assert [len(part) for part in seen] == [14, 13, 13] * 2
     first, second = torch.cat(seen[:3]), torch.cat(seen[3:])
@@ -333,7 +331,7 @@ def test_what_does_not_learn_selects_as_in_evaluation(kind, gradient, tiny_data)
 
 @pytest.mark.parametrize("kind", ["learned", "table"])
 def test_what_learns_selects_as_the_spec_says(kind, tiny_data):
-    assert loop_of(kind, tiny_data) == (roll_out_detached, GumbelTopK())
+    assert loop_of(kind, tiny_data) == (roll_out_detached, Gate())
     paper = {"selector__kind": "sequential", "selector__repeat": "penalty", "training__gradient": "full"}
     assert loop_of(kind, tiny_data, **paper) == (walk_then_read, SequentialGumbel(repeat="penalty"))
 
