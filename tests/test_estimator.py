@@ -19,9 +19,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import whichwhen as ww
 from whichwhen.errors import InputError, ParameterError, RunFolderError
 from whichwhen.estimator import SKIPPED_CHECKS, AcquisitionClassifier
+from whichwhen.specs import RULES
 
-QUICK = {"epochs": 2, "batch_size": 16, "learning_rate": 0.02, "width": 16, "layers": 1, "random_state": 0}
-LEARNS = {"epochs": 12}
+QUICK = {"effort": 0.01, "batch_size": 16, "learning_rate": 0.02, "width": 16, "layers": 1, "random_state": 0} | {
+    "settings": {"acquirer__trees": 5}
+}
+LEARNS = {"effort": 0.03}
+NETWORK = {"acquirer": "learned-only"}
 
 
 def made(n=40, n_features=4, steps=6, n_classes=2, seed=0, names=None):
@@ -39,13 +43,13 @@ def quick(budget=1, **parameters):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return quick(**LEARNS).fit(*made())
+    return quick(**LEARNS, **NETWORK).fit(*made())
 
 
 # scikit-learn's own checks
 
 
-@parametrize_with_checks([quick(epochs=6, batch_size=32)], expected_failed_checks=lambda _: SKIPPED_CHECKS)
+@parametrize_with_checks([quick(batch_size=32)], expected_failed_checks=lambda _: SKIPPED_CHECKS)
 def test_scikit_learn_s_checks_hold(estimator, check):
     check(estimator)
 
@@ -68,7 +72,8 @@ def test_cross_val_score_takes_arrays_and_lists():
 
 def test_a_grid_search_over_budgets_refits_the_best():
     X, y = made(60)
-    search = GridSearchCV(quick(), {"budget": np.array([1, 2]), "predictor": ["conv"]}, cv=2, error_score="raise").fit(X, y)
+    grid = {"budget": np.array([1, 2]), "acquirer": ["static"]}
+    search = GridSearchCV(quick(), grid, cv=2, error_score="raise").fit(X, y)
     assert search.best_estimator_.acquire(X).cost.tolist() == [6 * search.best_params_["budget"]] * 60
 
 
@@ -154,10 +159,12 @@ def test_values_that_were_not_asked_for_change_nothing(fitted):
     assert np.array_equal(fitted.predict_proba(garbled), fitted.predict_proba(X))
 
 
-@pytest.mark.parametrize("acquirer", ["learned", "table", "static", "static-by-time", "random", "none", "complete"])
+@pytest.mark.parametrize(
+    "acquirer", ["learned", "table", "round-robin", "static", "static-by-time", "random", "none", "complete"]
+)
 def test_a_series_is_answered_alike_wherever_it_stands(acquirer):
     X, y = made(30, 5)
-    clf = quick(2, acquirer=acquirer, epochs=2, settings={"acquirer__trees": 5}).fit(X, y)
+    clf = quick(2, acquirer=acquirer).fit(X, y)
     turned = clf.acquire(X[::-1])
     assert np.array_equal(turned.requested[::-1], clf.acquire(X).requested)
     assert np.allclose(clf.predict_proba(X[7:8]), clf.predict_proba(X)[7], atol=1e-6)
@@ -167,7 +174,7 @@ def test_class_weights_and_sample_weights_count():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 2, 4)), np.arange(60) % 2
     for weights in ({"class_weight": {0: 50, 1: 1}}, {}):
-        clf = quick(epochs=8, **weights)
+        clf = quick(**LEARNS, **weights)
         clf.fit(X, y, sample_weight=None if weights else np.where(y == 0, 50, 1))
         assert (clf.predict(X) == 0).mean() > 0.9
 
@@ -180,14 +187,36 @@ def test_a_weight_of_zero_leaves_a_series_out():
     assert np.array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
-def test_it_keeps_a_record_of_each_epoch(fitted):
-    assert [line["epoch"] for line in fitted.history_] == list(range(1, 13))
+def test_it_keeps_a_record_of_each_phase(fitted):
+    assert [line["epoch"] for line in fitted.history_] == [1, 2, 3, 4]
+    assert [line["phase"] for line in fitted.history_] == ["warm-up", "with noise", "joint", "settle"]
 
 
 def test_further_settings_reach_the_spec():
-    clf = quick(settings={"acquirer__memory": 4, "training__choose_by": "loss"}, objective="foresight").fit(*made())
-    spec = clf.model_.card.spec
-    assert (spec.acquirer.memory, spec.training.choose_by, spec.training.objective) == (4, "loss", "foresight")
+    own = {"acquirer__memory": 4, "training__step_loss": 0.7}
+    spec = quick(settings=own, objective="foresight", **NETWORK).fit(*made()).model_.card.spec
+    assert (spec.acquirer.memory, spec.training.step_loss, spec.training.objective) == (4, 0.7, "foresight")
+
+
+def test_it_trains_by_the_paper_s_epochs_where_settings_say_so():
+    clf = quick(settings={"training__epochs": 2}, effort="normal", **NETWORK).fit(*made())
+    assert [line["epoch"] for line in clf.history_] == [1, 2]
+    assert "phase" not in clf.history_[0]
+
+
+@pytest.mark.parametrize(
+    ("width", "effort", "units"), [(None, 0.01, 8), (None, "quick", 24), (None, "normal", 32), (5, "quick", 5)]
+)
+def test_the_width_goes_with_the_effort_unless_it_is_given(width, effort, units):
+    clf = AcquisitionClassifier(effort=effort, width=width)
+    assert clf._spec().predictor_of().width == units
+
+
+@pytest.mark.parametrize("acquirer", ["learned", "learned-only", "static"])
+def test_it_says_which_acquirer_is_used(acquirer):
+    clf = quick(acquirer=acquirer).fit(*made())
+    assert clf.kept_ == clf.model_.card.acquirer
+    assert clf.kept_ in (("learned-only", *RULES) if acquirer == "learned" else (acquirer,))
 
 
 # what X may be
@@ -213,7 +242,7 @@ def test_series_of_other_lengths_come_as_a_list():
 
 def test_two_dimensions_are_series_of_one_feature():
     X, y = made(n_features=1)
-    flat, deep = quick(epochs=2).fit(X[:, 0], y), quick(epochs=2).fit(X, y)
+    flat, deep = quick().fit(X[:, 0], y), quick().fit(X, y)
     assert (flat.n_features_in_, deep.n_features_in_) == (6, 1)
     assert np.array_equal(flat.predict_proba(X[:, 0]), deep.predict_proba(X))
     assert np.array_equal(flat.predict_proba(X), deep.predict_proba(X[:, 0]))
@@ -270,23 +299,34 @@ def test_panels_cost_what_they_cost_and_free_channels_nothing():
     assert clf.score(X, y) > 0.8  # by the pulse alone
 
 
-@pytest.mark.parametrize("pace", ["even", "saving", "open", "price"])
-def test_a_total_is_never_exceeded(pace):
+@pytest.mark.parametrize("acquirer", ["learned-only", "static"])
+def test_a_total_is_never_exceeded(acquirer):
     X, y = made()
-    clf = quick(total=4, pace=pace, epochs=2).fit(X, y)
+    clf = quick(None, total=4, acquirer=acquirer).fit(X, y)
     assert clf.acquire(X).cost.max() <= 4
 
 
-def test_a_price_is_paid_where_it_is_worth_it():
+def test_a_budget_beside_a_total_is_a_cap_at_each_step():
     X, y = made()
-    cheap, dear = (quick(price=price, epochs=2).fit(X, y).acquire(X).cost.mean() for price in (1e-4, 10.0))
+    clf = quick(1, total=4, acquirer="random").fit(X, y)
+    assert clf.acquire(X).requested.sum(1).max() == 1
+    assert (clf.acquire(X).cost <= 4).all()
+
+
+@pytest.mark.parametrize("acquirer", ["learned-only", "static"])
+def test_a_price_is_paid_where_it_is_worth_it(acquirer):
+    X, y = made()
+    fits = (quick(None, price=price, acquirer=acquirer).fit(X, y) for price in (1e-6, 100.0))
+    cheap, dear = (clf.acquire(X).cost.mean() for clf in fits)
     assert dear < cheap
 
 
-def test_one_model_learns_for_a_range_of_budgets():
+def test_a_mean_cost_is_saved_up_by_a_rule():
     X, y = made()
-    clf = quick(2, train_budgets=(1, 3), settings={"acquirer__budget": True}).fit(X, y)
-    assert clf.acquire(X).cost.tolist() == [12] * 40
+    clf = quick(None, mean_cost=0.5, acquirer="static").fit(X, y)
+    requested, cost = clf.acquire(X)
+    assert (cost == 3).all()
+    assert (requested.sum(1).cumsum(1) <= 0.5 * np.arange(1, 7)).all()
 
 
 # sessions
@@ -294,7 +334,7 @@ def test_one_model_learns_for_a_range_of_budgets():
 
 def test_a_session_agrees_with_predict():
     X, y = made(40, names=["no", "yes"])
-    clf = quick(2, menu=hospital(), epochs=2).fit(X, y)
+    clf = quick(2, menu=hospital()).fit(X, y)
     reveals = {order.name: order.features for order in clf.menu_.orders}
     names = list(clf.feature_names_in_)
     requested, cost = clf.acquire(X)
@@ -451,11 +491,13 @@ def test_too_few_series_for_validation_are_refused():
         ({"acquirer": "oracle"}, "oracle"),
         ({"acquirer": "best"}, "acquirer.kind"),
         ({"predictor": "mlp"}, "predictor.kind"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"epochs": 3, "warm_up": 3}, "warm-up is 3 of 3"),
+        ({"effort": 0}, "effort is 0"),
+        ({"effort": "normal", "settings": {"training__epochs": 0}}, "epochs is 0"),
+        ({"settings": {"training__epochs": 3}}, "effort and epochs together"),
+        ({"settings": {"training__warm_up": 3}}, "warm-up without epochs"),
         ({"validation": 1.5}, "validation is 1.5"),
         ({"total": 0.5}, "total of 0.5"),
-        ({"total": 5, "price": 1}, "total 5 and price 1"),
+        ({"total": 5, "price": 1}, "price and total together"),
         ({"menu": ["a"]}, "menu of type list"),
         ({"settings": {"memory": 3}}, "'memory'"),
         ({"settings": {"acquirer__memories": 3}}, "memories"),

@@ -12,15 +12,17 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders import tiny_dataset, tiny_spec
-from whichwhen.training import loop, run, train
+from builders import recipe_spec, tiny_dataset, tiny_spec
+from whichwhen.training import epochs, recipe, run, train
 
 SPEC = {
     "predictor__dropout": 0.2,
     "training__epochs": 4,
-    "training__learning_rate": 0.1,  # so high that the best epoch is not the last
+    "training__learning_rate": 0.4,  # so high that the best epoch is not the last
     "training__save_epochs": True,
 }
+RECIPE = {"training__effort": 0.005, "predictor__dropout": 0.2}
+"""A run by the recipe: five phases of one round each."""
 
 
 def die(*_: object, **__: object) -> None:
@@ -45,12 +47,12 @@ def after_an_epoch() -> dict:
 
 
 def within_the_first_epoch() -> dict:
-    loop.roll_out_detached = on_call(2, loop.roll_out_detached)
+    epochs.roll_out_detached = on_call(2, epochs.roll_out_detached)
     return {}
 
 
 def within_an_epoch() -> dict:
-    loop.roll_out_detached = on_call(11, loop.roll_out_detached)  # three batches per epoch
+    epochs.roll_out_detached = on_call(11, epochs.roll_out_detached)  # three batches per epoch
     return {}
 
 
@@ -92,6 +94,25 @@ def before_the_result() -> dict:
     return {}
 
 
+def within_the_joint_phase() -> dict:
+    recipe.roll_out_replayed = on_call(3, recipe.roll_out_replayed)
+    return {}
+
+
+def within_settling() -> dict:
+    recipe.mixture = on_call(3, recipe.mixture)
+    return {}
+
+
+def between_network_and_rule() -> dict:
+    return {"on_epoch": lambda state: die() if len(state.history) == 4 else None}
+
+
+def before_the_result_of_the_recipe() -> dict:
+    run.write_series = die
+    return {}
+
+
 PLACES = {
     after_an_epoch: 1,
     within_the_first_epoch: 4,
@@ -102,14 +123,22 @@ PLACES = {
     before_the_result: 0,
 }
 """Where to die, and how many epochs are left to train afterwards."""
+RECIPE_PLACES = {
+    within_the_joint_phase: 3,
+    within_settling: 2,
+    between_network_and_rule: 1,
+    before_the_result_of_the_recipe: 0,
+}
+"""The same by the recipe, in rounds."""
 
 
 def main(out: Path) -> None:
     torch.set_num_threads(1)
-    for place in PLACES:
+    for place in (*PLACES, *RECIPE_PLACES):
         child = os.fork()
         if not child:
-            train(tiny_spec(**SPEC), out / place.__name__, data=tiny_dataset(), **place())
+            spec = tiny_spec(**SPEC) if place in PLACES else recipe_spec(**RECIPE)
+            train(spec, out / place.__name__, data=tiny_dataset(), **place())
             os._exit(0)
         _, status = os.waitpid(child, 0)
         print(place.__name__, os.waitstatus_to_exitcode(status))

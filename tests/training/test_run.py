@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from killed_runs import PLACES, SPEC
+from killed_runs import PLACES, RECIPE, RECIPE_PLACES, SPEC
 from safetensors.torch import load_file
 
-from builders import features_of, tiny_dataset, tiny_policy, tiny_spec
+from builders import features_of, recipe_spec, tiny_dataset, tiny_policy, tiny_spec
 from whichwhen import artifacts
 from whichwhen.artifacts import load_model, load_result
 from whichwhen.data import SeriesSet
@@ -40,8 +41,14 @@ def metrics(result):
     return {name: value for name, value in result.items() if name not in ("cpu_seconds", "commit")}
 
 
+def files_of(folder):
+    """All but what a kill left half written."""
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.suffix != ".part"}
+
+
 def assert_same_run(one, other):
     """The same weights to the bit, history and metrics; the clock apart."""
+    assert files_of(one) == files_of(other)
     for path in sorted(one.rglob("*.safetensors")):
         tensors, others = load_file(path), load_file(other / path.relative_to(one))
         assert tensors.keys() == others.keys()
@@ -62,13 +69,21 @@ def finished(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def by_recipe(tmp_path_factory):
+    """The same by the recipe."""
+    folder = tmp_path_factory.mktemp("runs") / "by_recipe"
+    train(recipe_spec(**RECIPE), folder, data=tiny_dataset())
+    return folder
+
+
+@pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """The same run, really killed at several places."""
+    """The same runs, really killed at several places."""
     folder = tmp_path_factory.mktemp("killed")
     script = Path(__file__).with_name("killed_runs.py")
     done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:-1] == [f"{place.__name__} -9" for place in PLACES]
+    assert done.stdout.split("\n")[:-1] == [f"{place.__name__} -9" for place in (*PLACES, *RECIPE_PLACES)]
     return folder
 
 
@@ -94,12 +109,28 @@ def test_a_killed_run_that_is_resumed_ends_as_one_that_was_not_killed(place, lef
     assert not (folder / "checkpoint.safetensors").exists()
 
 
+@pytest.mark.parametrize(("place", "left"), [(place.__name__, left) for place, left in RECIPE_PLACES.items()])
+def test_so_does_one_by_the_recipe(place, left, killed, by_recipe):
+    folder = killed / place
+    assert not artifacts.is_finished(folder)
+    trained = []
+    train(
+        recipe_spec(**RECIPE),
+        folder,
+        data=tiny_dataset(),
+        resume=True,
+        on_epoch=lambda state: trained.append(len(state.history)),
+    )
+    assert trained == [1, 2, 3, 4, 5][5 - left :]
+    assert_same_run(by_recipe, folder)
+
+
 def test_the_best_epoch_of_this_run_is_not_its_last(finished):
     assert load_result(finished)["best_epoch"] < 3  # or the tests above could not tell the two apart
 
 
 def test_a_finished_run_is_read_and_not_trained_again(finished, monkeypatch):
-    monkeypatch.setattr(run_module, "fit", None)
+    monkeypatch.setattr(run_module, "fit_model", None)
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
     assert train(tiny_spec(**SPEC), finished, data=tiny_dataset(), resume=True) == load_result(finished)
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
@@ -131,7 +162,11 @@ def test_the_test_set_changes_neither_weights_nor_history(finished, tmp_path):
     assert results[0]["test"] != results[1]["test"]
 
 
-def test_the_test_set_is_evaluated_once_when_the_weights_are_on_disk(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "changes"),
+    [(tiny_spec, {"training__epochs": 2}), (recipe_spec, {"training__effort": 0.002, "acquirer__kind": "learned-only"})],
+)
+def test_the_test_set_is_evaluated_once_when_the_weights_are_on_disk(make, changes, tmp_path, monkeypatch):
     data, seen = tiny_dataset(), []
 
     def spy(policy, series, *args, **kwargs):
@@ -139,7 +174,7 @@ def test_the_test_set_is_evaluated_once_when_the_weights_are_on_disk(tmp_path, m
         return evaluate(policy, series, *args, **kwargs)
 
     monkeypatch.setattr(run_module, "evaluate", spy)
-    train(tiny_spec(training__epochs=2), tmp_path / "run", data=data)
+    train(make(**changes), tmp_path / "run", data=data)
     assert [saved for is_test, saved in seen if is_test] == [True]
 
 
@@ -219,31 +254,51 @@ def test_another_seed_gives_another_run(finished, tmp_path):
     assert not any(one[name].equal(other[name]) for name in one)
 
 
-@pytest.mark.parametrize("kind", ["random", "static", "static-by-time", "table", "complete", "none", "oracle"])
-def test_every_kind_of_acquirer_can_be_trained_and_loaded(kind, tmp_path):
+RULES_AND_REFERENCES = ["random", "static", "static-by-time", "round-robin", "complete", "none", "oracle"]
+
+
+@pytest.mark.parametrize("make", [tiny_spec, recipe_spec])
+@pytest.mark.parametrize("kind", [*RULES_AND_REFERENCES, "learned", "learned-only", "table"])
+def test_every_kind_of_acquirer_can_be_trained_and_loaded(kind, make, tmp_path):
     data = tiny_dataset(n_train=18)
-    result = train(tiny_spec(acquirer__kind=kind, training__epochs=1), tmp_path / "run", data=data)
+    brief = {"training__epochs": 1} if make is tiny_spec else {"training__effort": 0.002}
+    result = train(make(acquirer__kind=kind, **brief), tmp_path / "run", data=data)
     model = load_model(tmp_path / "run")
     assert evaluate(model.policy, data.test, data.provenance).metrics.to_dict() == result["test"]
-    assert result["test"]["cost_per_step"] == {"complete": 5, "none": 0}.get(kind, 2)
+    assert result["kept"] == model.card.acquirer
+    if kind in RULES_AND_REFERENCES or make is tiny_spec:
+        assert result["test"]["cost_per_step"] == {"complete": 5, "none": 0}.get(kind, 2)
+    assert result["test"]["cost_per_step"] <= {"complete": 5}.get(kind, 2)
     assert result["test"]["real_fraction"] == {"none": None, "oracle": 1.0, "complete": 0.4}.get(
         kind, result["test"]["real_fraction"]
     )
 
 
+def test_what_was_not_kept_can_be_loaded_and_gives_what_the_result_says(by_recipe):
+    data, result = tiny_dataset(), load_result(by_recipe)
+    models = {model.card.acquirer: model for model in artifacts.load_candidates(by_recipe)}
+    assert len(models) == len(result["candidates"]) == 2
+    assert models.keys() == {row["acquirer"] for row in result["candidates"]}
+    (kept,) = (row for row in result["candidates"] if row["kept"])
+    assert kept["acquirer"] == result["kept"]
+    assert kept["test"] == result["test"]
+    for row in result["candidates"]:
+        found = evaluate(models[row["acquirer"]].policy, data.test, data.provenance)
+        assert found.metrics.to_dict() == row["test"]
+        assert row["kept_minus_this"] == pytest.approx(result["test"]["accuracy"] - row["test"]["accuracy"])
+
+
+@pytest.mark.parametrize("make", [tiny_spec, recipe_spec])
 @pytest.mark.parametrize("lost", ["series.parquet", "pattern.parquet", "result.json"])
-def test_a_run_that_lost_its_results_is_evaluated_again_and_not_trained_again(lost, tmp_path, monkeypatch):
-    data, spec = tiny_dataset(), tiny_spec()
-    expected = train(spec, tmp_path / "run", data=data)
-    weights = load_file(tmp_path / "run" / "weights.safetensors")
+def test_a_run_that_lost_its_results_is_evaluated_again_and_not_trained_again(lost, make, finished, by_recipe, tmp_path):
+    done, spec = (finished, tiny_spec(**SPEC)) if make is tiny_spec else (by_recipe, recipe_spec(**RECIPE))
+    shutil.copytree(done, tmp_path / "run")
     (tmp_path / "run" / lost).unlink()
-    monkeypatch.setattr(run_module, "fit", lambda *_, **__: pytest.fail("trained again"))
-    found = train(spec, tmp_path / "run", data=data, resume=True)
-    assert (found["test"], found["best_epoch"]) == (expected["test"], expected["best_epoch"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "fit_model", lambda *_, **__: pytest.fail("trained again"))
+        train(spec, tmp_path / "run", data=tiny_dataset(), resume=True)
     assert artifacts.is_finished(tmp_path / "run")
-    again = load_file(tmp_path / "run" / "weights.safetensors")
-    assert weights.keys() == again.keys()
-    assert all((weights[name] == again[name]).all() for name in weights)
+    assert_same_run(done, tmp_path / "run")
 
 
 @pytest.mark.parametrize(("key", "value"), [("test", {"accuracy": "abc"}), ("cpu_seconds", "x"), ("seed", None)])

@@ -63,7 +63,7 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         acquirer: ``learned`` (the network, or a fixed rule where validation finds that as good), ``learned-only``,
             ``round-robin``, ``static``, ``static-by-time``, ``table``, ``random``, ``complete`` or ``none``.
         predictor: ``conv``, ``lstm``, ``gru`` or ``transformer``.
-        width, layers: of the predictor.
+        width, layers: of the predictor; width None = what goes with the effort.
         objective: what the acquirer learns from: ``end-to-end``, ``greedy-cmi``, ``value`` or ``foresight``.
         effort: ``quick``, ``normal``, ``thorough`` or a number: a multiple of the training steps.
         batch_size, learning_rate: of training.
@@ -95,7 +95,7 @@ class AcquisitionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         menu: Menu | None = None,
         acquirer: str = "learned",
         predictor: str = "conv",
-        width: int = 32,
+        width: int | None = None,
         layers: int = 4,
         objective: str = "end-to-end",
         effort: str | float = "normal",
