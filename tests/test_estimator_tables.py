@@ -8,7 +8,7 @@ import whichwhen as ww
 from whichwhen.errors import FeatureError, InputError, ParameterError
 
 TABLE = {"id": "stay", "time": "hour", "label": "died", "group": "patient", "static": ("age",)}
-QUICK = {"epochs": 8, "batch_size": 8, "learning_rate": 0.02, "width": 16, "layers": 1, "random_state": 0}
+QUICK = {"effort": 0.03, "batch_size": 8, "learning_rate": 0.02, "width": 16, "layers": 1, "random_state": 0}
 
 
 def table(stays=30, seed=0):

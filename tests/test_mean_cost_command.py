@@ -39,8 +39,8 @@ def prefer(kind: str, patch: pytest.MonkeyPatch) -> None:
     """Let round robin be the best rule, and validation find ``kind`` better than the other one."""
     choose, screen = _Recipe._loss_for_choice, _Recipe._screen_rules
 
-    def loss(self: Any, model: Any) -> float:
-        return choose(self, model) - 100.0 * (model.card.acquirer == kind)
+    def loss(self: Any, model: Any, phase: str) -> float:
+        return choose(self, model, phase) - 100.0 * (model.card.acquirer == kind)
 
     def screened(self: Any) -> None:
         screen(self)
@@ -122,17 +122,17 @@ def test_the_line_below_the_table_names_both(tmp_path: Path, monkeypatch: pytest
 # other budgets of a trained run
 
 
+BUDGETS = [("--mean-cost", 0.7), ("--mean-cost", 3), ("--budget", 2), ("--price", 0.003), ("--total", 8)]
+
+
 @pytest.mark.parametrize("kind", KEPT)
-@pytest.mark.parametrize(
-    ("flag", "amount"), [("--mean-cost", 0.7), ("--mean-cost", 3), ("--budget", 2), ("--price", 0.003), ("--total", 8)]
-)
+@pytest.mark.parametrize(("flag", "amount"), BUDGETS)
 def test_evaluate_prints_what_was_asked_for_and_spent(
     flag: str, amount: float, kind: str, runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(runs[kind])
     words = ("evaluate", str(runs[kind]), flag, str(amount), *SPLIT)
     document = json.loads(printed((*words, "--json"), capsys))
-    assert document["kept"] == kind
     assert document["budget kind"] == {"--budget": "per-step"}.get(flag, flag[2:])
     assert document["budget"] == amount
     spent = document["requested_cost"] if flag == "--total" else document["cost_per_step"]
@@ -144,6 +144,29 @@ def test_evaluate_prints_what_was_asked_for_and_spent(
     assert float(shown["budget"]) == amount
     assert shown["cost_per_step"] == f"{document['cost_per_step']:.4g}"
     assert contents(runs[kind]) == before
+
+
+@pytest.mark.parametrize(("flag", "amount"), BUDGETS)
+def test_which_of_the_two_serves_another_budget_is_found_again_on_validation(
+    flag: str, amount: float, runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = (
+        json.loads(printed(("evaluate", str(runs[kind]), flag, str(amount), *SPLIT, "--json"), capsys)) for kind in KEPT
+    )
+    assert {**one, "run": ""} == {**other, "run": ""}  # whichever was kept for the budget asked for
+    models = ww.load_candidates(runs["learned-only"])
+    spec = models[0].card.spec
+    validation = ww.load_dataset(spec.data, spec.seed).validation
+    name = {"--budget": "per_step"}.get(flag, flag[2:].replace("-", "_"))
+    losses: dict[str, float] = {}
+    price = amount if flag == "--price" else 0.0
+    for model in models:
+        policy = at_budget(model, spec.budget.at(**{name: amount}), validation)
+        found = ww.evaluate(policy, validation).metrics
+        if flag == "--mean-cost" and not losses:
+            price = policy.budget.price  # the network's, for both
+        losses[model.card.acquirer] = found.loss + price * found.requested_cost
+    assert one["kept"] == min(losses, key=lambda kind: losses[kind])
 
 
 def test_a_higher_price_spends_less(runs: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +191,7 @@ def test_without_another_budget_the_numbers_are_those_of_the_run(runs: dict[str,
 
 
 @pytest.fixture
-def modest(runs: dict[str, Path], tmp_path: Path) -> Path:
+def modest_beside_a_rule(runs: dict[str, Path], tmp_path: Path) -> Path:
     """The network's run with weights that make it ask for three columns at most, whatever the price."""
     shutil.copytree(runs["learned-only"], tmp_path / "modest")
     path = tmp_path / "modest" / "weights.safetensors"
@@ -177,6 +200,22 @@ def modest(runs: dict[str, Path], tmp_path: Path) -> Path:
         model.policy.acquirer.scores.bias[3:] -= 1000
     ww.save_model(path, model)
     return tmp_path / "modest"
+
+
+@pytest.fixture
+def modest(modest_beside_a_rule: Path) -> Path:
+    """The same, with nothing to choose from."""
+    shutil.rmtree(modest_beside_a_rule / "candidates")
+    return modest_beside_a_rule
+
+
+def test_where_the_rule_reaches_what_the_network_does_not_it_is_used_without_a_warning(
+    modest_beside_a_rule: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("evaluate", str(modest_beside_a_rule), "--mean-cost", "12", *SPLIT, "--json")
+    document = json.loads(printed(words, capsys))
+    assert document["kept"] == "round-robin"
+    assert document["cost_per_step"] == pytest.approx(12)
 
 
 @pytest.mark.filterwarnings("always::whichwhen.errors.BudgetWarning")

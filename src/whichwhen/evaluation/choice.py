@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,13 +47,20 @@ def choose_at_budget(
         validation: what to choose on, and to find prices on.
         device: where the models are.
     """
-    policies = [at_budget(model, wanted, validation, device) for model in models]
     if len(models) == 1:
-        return Chosen(models[0], policies[0], float("nan"))
+        return Chosen(models[0], at_budget(models[0], wanted, validation, device), float("nan"))
+    policies, warned = [], []
+    for model in models:
+        with warnings.catch_warnings(record=True) as own:
+            warnings.simplefilter("always")
+            policies.append(at_budget(model, wanted, validation, device))
+        warned.append(own)
     price = _charge(models, policies, wanted)
     found = [evaluate(policy, validation, device=device, loop=walk_then_read).metrics for policy in policies]
     losses = [metrics.loss + price * metrics.requested_cost for metrics in found]
     best = min(range(len(models)), key=lambda i: losses[i])
+    for warning in warned[best]:  # that another one does not reach a budget is nobody's concern
+        warnings.warn(warning.message, stacklevel=2)
     return Chosen(models[best], policies[best], losses[best])
 
 
