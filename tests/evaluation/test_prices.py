@@ -17,7 +17,7 @@ PANELS = Menu(
     tuple(features_of(5)),
     (Order("a", ("x0",), 3.0), Order("b", ("x1", "x2"), 0.5), Order("c", ("x3",), 2.0), Order("d", ("x4",), 1.0)),
 )
-RANGE = (1e-6, 1e4)
+RANGE = (1e-9, 1e9)
 
 
 @pytest.fixture(scope="module")
