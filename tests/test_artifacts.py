@@ -219,6 +219,11 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
+def test_the_version_that_reads_the_format_before_is_named(copy: Path) -> None:
+    rewrite_weights(copy / "weights.safetensors", format="2", version="0.1.0")
+    assert "620ff44" in refused(copy)
+
+
 def test_weights_of_another_format_are_refused(copy: Path) -> None:
     rewrite_weights(copy / "weights.safetensors", format="7", version="9.9")
     message = refused(copy)

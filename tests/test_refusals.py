@@ -251,14 +251,15 @@ def test_series_go_by_the_names_of_the_table() -> None:
     assert all(name.startswith("P-1") for name in pl.read_parquet("run/series.parquet")["id"])
 
 
-def test_orders_out_of_reach_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("budget", [("--budget", "4"), ()], ids=["given", "default"])
+def test_orders_out_of_reach_are_named(budget: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     lay_out(menu(PRICES))
     loud = [word for word in SMALL if word != "--quiet"]
-    assert main(["train", "t.csv", *WITH_MENU, *loud, "--budget", "4"]) == 0
+    assert main(["train", "t.csv", *WITH_MENU, *loud, *budget]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if "never asked for" in line]
     assert len(warnings) == 1
     assert "lac (5)" in warnings[0]
-    assert "ph" not in warnings[0]
+    assert ("ph" in warnings[0]) == (not budget)  # which costs 4, and the default is a quarter of 12
 
 
 def test_times_in_other_units_and_an_empty_column_of_the_test_table_are_warnings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,8 @@ NAMES = {
     "--thrift": ("--mean-cost", "--price"),
     "--train-budgets": ("one model serves every budget",),
     "--acquirer-prior": ("--acquirer learned",),
-    "--sharpen": ("recipe",),
+    "--sharpen": ("nothing takes its place",),
+    "--explore": ("recipe",),
 }
 """Of some of them, what has to be named, whatever the table says."""
 

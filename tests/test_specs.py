@@ -133,6 +133,7 @@ def test_specs_are_immutable() -> None:
         ({"budget__price": -0.1}, "price is -0.1"),
         ({"budget__total": 9, "budget__price": 0.1}, "--price and --total together"),
         ({"budget__total": 9, "budget__mean_cost": 2}, "--mean-cost and --total together"),
+        ({"budget__per_step": 2, "budget__mean_cost": 3}, "a mean cost of 3 with at most 2 at each step"),
         ({"budget__price": 0.1, "acquirer__kind": "random"}, "--price with acquirer random"),
         ({"budget__price": 0.1, "acquirer__kind": "oracle"}, "--price with acquirer oracle"),
         ({"budget__mean_cost": 2, "training__epochs": 9}, "--mean-cost with --epochs"),

@@ -33,6 +33,8 @@ from whichwhen.model import FORMAT, Card, Model, blank_model
 from whichwhen.specs import RunSpec, parse_spec
 
 _NAME_IT = "pass the folder of a run"
+_READERS = {"2": "use commit 620ff44 of whichwhen, the last that reads it"}
+"""What reads run folders of earlier formats."""
 _ANEW = "undo the change, or train into another folder"
 
 SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, SAMPLES, RESULT, CHECKPOINT, EPOCHS = (
@@ -317,5 +319,5 @@ def _check_format(found: Any, version: Any, path: Path) -> None:
         raise RunFolderError(
             f"{path} has format {found} (written by whichwhen {version or 'unknown'})",
             expected=f"format {FORMAT}, which whichwhen {__version__} reads",
-            do="use the version that wrote it, or train anew",
+            do=f"{_READERS.get(str(found), 'use the version that wrote it')}, or train anew",
         )

@@ -250,6 +250,12 @@ class BudgetSpec(Spec):
                 flag = self._flag(name)
                 do = f"change {flag}, or use --acquirer none for a policy that measures nothing"
                 raise SpecError(f"{flag[2:]} is {value:g}", expected="a finite number above 0", do=do)
+        if self.mean_cost is not None and self.per_step is not None and self.mean_cost > self.per_step:
+            raise SpecError(
+                f"a mean cost of {self.mean_cost:g} with at most {self.per_step:g} at each step",
+                expected="a mean cost below the cap",
+                do="raise --budget, or lower --mean-cost",
+            )
 
 
 _AMOUNTS: tuple[Literal["mean-cost", "price", "total"], ...] = ("mean-cost", "price", "total")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from builders import features_of, tiny_dataset, tiny_policy
 from whichwhen.budget import Price, Total
@@ -39,7 +40,7 @@ def test_the_mean_cost_is_that_of_an_evaluation(menu, context, series):
 
 @pytest.mark.parametrize("cap", [math.inf, 3.0])
 @pytest.mark.parametrize("menu", [None, PANELS], ids=["singles", "panels"])
-@pytest.mark.parametrize("target", [0.4, 1.1, 1.9])
+@pytest.mark.parametrize("target", [0.7, 1.1, 1.9])
 def test_the_price_of_a_mean_cost_is_the_lowest_that_costs_no_more(target, menu, cap, series):
     policy = policy_with(menu=menu)
     price = find_price_of_mean_cost(policy, series, target, *RANGE, cap)
@@ -60,6 +61,26 @@ def test_a_mean_cost_out_of_reach_is_told_with_the_nearest_one(series):
     with pytest.warns(BudgetWarning, match=r"no price reaches a mean cost of 0.01 per step: this model was not trained"):
         price = find_price_of_mean_cost(policy, series, 0.01, 1e-6, 1e-5)
     assert price == pytest.approx(1e-5 * math.e)
+
+
+def two_levels(series):
+    """A policy that asks for three orders at each step as long as they are cheap, and for one when they are dear."""
+    policy = policy_with("table")
+    with torch.no_grad():
+        policy.acquirer.by_time.copy_(torch.tensor([0.0, 0.0, -5.0, -5.0, -9.0]).expand_as(policy.acquirer.by_time))
+    return replace(policy, budget=Price(1e-6))
+
+
+@pytest.mark.parametrize(("target", "nearest"), [(3.7, 4.0), (2.4, 2.0)])
+def test_a_mean_cost_that_the_cost_jumps_over_is_told_with_the_nearest_one(target, nearest, series):
+    policy = two_levels(series)
+    told = pytest.warns(BudgetWarning, match=rf"the cost jumps from 2 to 4; the nearest is {nearest:g}")
+    if abs(nearest - target) > 0.1 * target:
+        with told:
+            price = find_price_of_mean_cost(policy, series, target, 1e-5, 10.0)
+    else:
+        price = find_price_of_mean_cost(policy, series, target, 1e-5, 10.0)
+    assert mean_cost(replace(policy, budget=Price(price)), series) == pytest.approx(nearest)
 
 
 @pytest.mark.parametrize("delivered", [False, True])

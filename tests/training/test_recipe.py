@@ -163,6 +163,16 @@ def test_the_warm_up_that_validation_prefers_is_the_one_that_goes_on(data, monke
         assert same({f"predictor.{path}": tensor for path, tensor in weights.items()}, rounds[after])
 
 
+@pytest.mark.parametrize("kind", ["learned-only", "table"])
+@pytest.mark.parametrize("objective", ["end-to-end", "greedy-cmi", "value", "foresight"])
+def test_every_objective_moves_the_acquirer_in_the_joint_phase(objective, kind, data):
+    trained = run(data, acquirer__kind=kind, training__objective=objective)
+    fresh = make_model(trained.model.card.spec, data)
+    moved = part(trained.model.tensors(), "acquirer")
+    assert any(not torch.equal(tensor, fresh.tensors()[name]) for name, tensor in moved.items())
+    assert all(torch.isfinite(tensor).all() for tensor in moved.values())
+
+
 def test_a_loss_that_is_no_number_ends_training_with_advice(data):
     with pytest.raises(TrainingError, match=r"became (nan|inf).*--learning-rate"):
         run(data, training__learning_rate=1e30)

@@ -74,6 +74,7 @@ def test_under_a_price_all_that_learns_pays_but_regressed_values(acquirer, kind)
     bare, priced = (make_objective(spec, policy, priced) for priced in (False, True))
     assert type(priced) is (EndToEnd if acquirer == "random" else OrderValue if kind == "value" else Priced)
     assert priced == (Priced(bare, policy.rules) if isinstance(priced, Priced) else bare)
+    assert priced.branches == bare.branches
 
 
 # -- budgets of a model that was trained for one budget

@@ -9,6 +9,7 @@ from whichwhen.errors import SpecError
 _ONE_MODEL = "leave it out: one model serves every budget"
 _ALWAYS = "leave it out: the waiting term is part of the learned acquirer"
 _RECIPE = "leave it out: it is part of the recipe"
+_UNUSED = "leave it out: nothing takes its place"
 FLAGS = {
     "--pace": "leave it out: a total is spent at a price that is found on validation",
     "--advance": "leave it out: a total is spent at a price that is found on validation",
@@ -21,12 +22,12 @@ FLAGS = {
     "--acquirer-prior": "leave it out: fixed rules are candidates of --acquirer learned",
     "--acquirer-values": "leave it out: values are always read",
     "--thrift": "use --mean-cost or --price",
-    "--sharpen": _RECIPE,
+    "--sharpen": _UNUSED,
     "--explore": _RECIPE,
     "--jitter": _RECIPE,
-    "--stretch": _RECIPE,
+    "--stretch": _UNUSED,
     "--acquirer-rate": _RECIPE,
-    "--time-gate": _RECIPE,
+    "--time-gate": _UNUSED,
 }
 VALUES = {
     ("--preset", "best"): "leave it out: the default recipe takes its place",
@@ -34,7 +35,7 @@ VALUES = {
 }
 OF_VERBS = {
     ("demo", "--epochs"): "use --effort",
-    ("demo", "--trees"): "leave it out: the forest always has 1000 trees",
+    ("demo", "--trees"): "leave it out: the recipe has 200 trees",
     ("adaptive", "--epochs"): "use --effort",
     ("paper", "--preset"): "leave it out: all runs are in the paper's settings",
 }

@@ -129,9 +129,15 @@ def _open_for_training(args: TrainArgs) -> tuple[RunSpec, Dataset]:
 
 def _warn_of_what_is_out_of_reach(spec: RunSpec, data: Dataset) -> None:
     """Name the orders that no request can ever pay for."""
+    from whichwhen.budget import default_per_step
+
     own = spec.budget
+    if data.menu is None or spec.acquirer.kind in ("none", "complete") or not any(data.menu.prices):
+        return
     amounts = [amount for amount in (own.per_step, own.total) if amount is not None]
-    if not amounts or data.menu is None or spec.acquirer.kind in ("none", "complete"):
+    if own.amount is None:
+        amounts = [default_per_step(data.menu)]
+    if not amounts:
         return
     most = min(amounts)
     dear = [f"{order.name} ({order.cost:g})" for order in data.menu.orders if order.cost > most + slack(most)]

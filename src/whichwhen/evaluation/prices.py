@@ -26,6 +26,8 @@ DEFAULT_PRICES = (1e-4, 1e-1)
 _SERIES = 2048
 """Validation series that a price is found on at most."""
 _HALVINGS = 14
+_REACH = 0.1
+"""How far a cost may lie from the mean cost asked for, as a share of it."""
 _TOTALS = 12
 """Prices that are tried for a total."""
 
@@ -152,8 +154,8 @@ def find_price_of_mean_cost(
 ) -> float:
     """The lowest price at which the series cost at most ``target`` per step, by bisection of its logarithm.
 
-    It is looked for a little beyond the prices of training, too. Where even the lowest price does not spend as much, or the
-    highest spends more, a warning names the nearest cost.
+    It is looked for a little beyond the prices of training, too. Where no price comes within a tenth of the target (the lowest
+    spends less, the highest spends more, or the cost jumps over it), a warning names the nearest cost, and its price is taken.
     """
     if len(series) > _SERIES:
         series = series.take(np.sort(np.random.default_rng(0).permutation(len(series))[:_SERIES]))
@@ -164,18 +166,24 @@ def find_price_of_mean_cost(
     lowest, highest = math.log(low) - 1, math.log(high) + 1
     if (most := spent(math.exp(lowest))) < target - slack(target):
         if most < 0.98 * target:
-            _warn_of_reach(target, most, math.exp(lowest), "more is not worth asking for")
+            _warn_of_reach(target, most, math.exp(lowest), "more is not worth asking for, or not possible")
         return math.exp(lowest)
     if (least := spent(math.exp(highest))) > target + slack(target):
         _warn_of_reach(target, least, math.exp(highest), "this model was not trained for higher prices")
         return math.exp(highest)
     for _ in range(_HALVINGS):
         middle = (lowest + highest) / 2
-        if spent(math.exp(middle)) > target + slack(target):
-            lowest = middle
+        cost = spent(math.exp(middle))
+        if cost > target + slack(target):
+            lowest, most = middle, cost
         else:
-            highest = middle
-    return math.exp(highest)
+            highest, least = middle, cost
+    if least >= (1 - _REACH) * target:
+        return math.exp(highest)
+    nearest, price = (most, lowest) if most - target < target - least else (least, highest)
+    if abs(nearest - target) > _REACH * target:
+        _warn_of_reach(target, nearest, math.exp(price), f"the cost jumps from {least:.3g} to {most:.3g}")
+    return math.exp(price)
 
 
 def _warn_of_reach(target: float, reached: float, price: float, why: str) -> None:

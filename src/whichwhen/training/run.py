@@ -174,7 +174,7 @@ def finish(out: Path, trained: Trained, data: Dataset, before: float, device: to
         "kept": model.card.acquirer,
         "budget_kind": None if spec.acquirer.kind in ("complete", "none") else spec.budget.kind,
         "budget": asked_amount(model),
-        "price": model.card.price,
+        "price": model.card.price if knows_prices(model.card, model.policy) else None,
         "epochs": len(state.history),
         "best_epoch": state.best_epoch,
         "gain_of_last_fifth": gain_of_last_fifth(state.history),

@@ -28,6 +28,11 @@ class Priced(Objective):
     rules: Rules
     delivered: bool = False
 
+    @property
+    def branches(self) -> bool:  # type: ignore[override]
+        """As inside."""
+        return self.inner.branches
+
     def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
         """Prediction loss and bill."""
         relaxed = record.flat(lambda step: step.selection.relaxed)
