@@ -39,8 +39,10 @@ def test_the_mean_cost_is_that_of_an_evaluation(menu, context, series):
 
 
 @pytest.mark.parametrize("cap", [math.inf, 3.0])
-@pytest.mark.parametrize("menu", [None, PANELS], ids=["singles", "panels"])
-@pytest.mark.parametrize("target", [0.7, 1.1, 1.9])
+@pytest.mark.parametrize(
+    ("menu", "target"),
+    [*((None, target) for target in (0.4, 1.1, 1.9)), *((PANELS, target) for target in (0.7, 1.1, 1.9))],
+)
 def test_the_price_of_a_mean_cost_is_the_lowest_that_costs_no_more(target, menu, cap, series):
     policy = policy_with(menu=menu)
     price = find_price_of_mean_cost(policy, series, target, *RANGE, cap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ from rich.table import Table
 from whichwhen.evaluation.statistics import paired_difference
 from whichwhen.experiments.adaptive import summarise_adaptive
 from whichwhen.experiments.records import correct_of, summarise
+from whichwhen.reports.kept import difference_to, not_kept, with_kept
+from whichwhen.reports.tables import longest_word
+from whichwhen.specs import RunSpec
 
 LABELS = {"m-forda": "m-FordA", "spoken-arabic-digits": "SpokenArabicDigits", "japanese-vowels": "JapaneseVowels"}
 FAKES = {"none": "no fakes", "zeros": "Zeros", "noise": "Noise", "gp": "GP"}
@@ -20,7 +24,15 @@ ORDER = (
     *("none", "random", "static", "round-robin", "static-by-time"),
     *("table", "learned-only", "learned", "oracle", "complete"),
 )
-PAIRS = (("learned", "random"), ("learned", "static"), ("learned", "complete"), ("learned", "table"), ("complete", "random"))
+PAIRS = (
+    *(("learned", "round-robin"), ("learned", "random"), ("learned", "static")),
+    *(("learned", "complete"), ("learned", "table"), ("complete", "random")),
+)
+"""Compared with each other; first the rule that learned has to beat."""
+WITHOUT_BUDGET = ("none", "complete")
+"""Acquirers that no budget changes anything for: they are compared with the others at each budget."""
+_LONGEST = 20
+"""Letters of a word that a narrow terminal still leaves in one piece."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,8 @@ class TextTable:
                 width = max(len(text) for text in (*name.split(), *(row[i] for row in self.rows)))
                 table.add_column(name, justify="right", width=width)
             else:
-                table.add_column(name)
+                words = longest_word(name, *(row[i] for row in self.rows))
+                table.add_column(name, min_width=min(words, _LONGEST))
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -90,43 +103,71 @@ class TextTable:
 def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
     """One table per preset, data set and whether it is shifted, as the paper has them.
 
-    A row per acquirer, a column per kind of fake, the paper's number in a column of its own.
+    A row per acquirer, and per budget where there are several; a column per kind of fake, the paper's number in a column of
+    its own.
     """
-    rows = summarise(records)
-    tables = []
-    for preset, dataset, shifted in _unique((row["preset"], row["dataset"], row["shifted"]) for row in rows):
-        here = [row for row in rows if (row["preset"], row["dataset"], row["shifted"]) == (preset, dataset, shifted)]
-        kinds = [kind for kind in FAKES if any(row["fakes"] == kind for row in here)]
-        with_paper = preset != "run" and any(row["paper_mean"] is not None for row in here)
-        header = ["acquirer"]
+    rows = _rows(records)
+    groups = _unique((row["preset"], row["dataset"], row["shifted"]) for row in rows)
+    return [
+        _accuracy_table(*group, [row for row in rows if (row["preset"], row["dataset"], row["shifted"]) == group])
+        for group in groups
+    ]
+
+
+def _accuracy_table(preset: str, dataset: str, shifted: bool, rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """One of them."""
+    kinds = [kind for kind in FAKES if any(row["fakes"] == kind for row in rows)]
+    with_paper = preset != "run" and any(row["paper_mean"] is not None for row in rows)
+    budgets = _budgets(rows)
+    several = len(budgets) > 1
+    header = ["acquirer", *(["budget"] if several else [])]
+    for kind in kinds:
+        header += [FAKES[kind], f"{FAKES[kind]}, paper"] if with_paper else [FAKES[kind]]
+    policies = _unique((row["acquirer"], row["policy"], row["budget"]) for row in rows)
+    body = []
+    for policy in sorted(policies, key=lambda policy: ORDER.index(policy[0])):
+        own = {row["fakes"]: row for row in rows if (row["acquirer"], row["policy"], row["budget"]) == policy}
+        name = with_kept(policy[1], *(record for row in own.values() for record in row["records"]))
+        line = [name, *([policy[2] or "–"] if several else [])]
         for kind in kinds:
-            header += [FAKES[kind], f"{FAKES[kind]}, paper"] if with_paper else [FAKES[kind]]
-        body = []
-        for acquirer in sorted({row["acquirer"] for row in here}, key=ORDER.index):
-            line = [acquirer]
-            for kind in kinds:
-                found = next((row for row in here if (row["acquirer"], row["fakes"]) == (acquirer, kind)), None)
-                line.append(_number(found["mean"], found["std"]) if found else "–")
-                if with_paper:
-                    line.append(_number(found["paper_mean"], found["paper_std"]) if found else "–")
-            body.append(tuple(line))
-        title = f"{LABELS.get(dataset, dataset)}{', shifted' if shifted else ''}: test accuracy, {PRESETS.get(preset, preset)}"
-        tables.append(TextTable(title, tuple(header), tuple(body), _seeds(here, kinds)))
-    return tables
+            found = own.get(kind)
+            line.append(_number(found["mean"], found["std"]) if found else "–")
+            if with_paper:
+                line.append(_number(found["paper_mean"], found["paper_std"]) if found else "–")
+        body.append(tuple(line))
+    where = [LABELS.get(dataset, dataset), *(["shifted"] if shifted else []), *(budgets if preset == "run" and not several else [])]
+    title = f"{', '.join(where)}: test accuracy, {PRESETS.get(preset, preset)}"
+    return TextTable(title, tuple(header), tuple(body), _seeds(rows, kinds))
+
+
+def kept_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextTable:
+    """What validation kept in each run that had a choice, and what the other candidate gives."""
+    own = [record for record in records if record["preset"] == preset]
+    several = len(_budgets_of(own)) > 1
+    body = []
+    for record in sorted(own, key=lambda record: record["seed"]):
+        for other in not_kept(record):
+            kept = next(row for row in record["candidates"] if row["kept"])
+            numbers = (f"{kept['test']['accuracy']:.3f}", _candidate(other), f"{other['test']['accuracy']:.3f}")
+            setting = setting_label(record, several)
+            body.append((setting, policy_name(record), str(record["seed"]), _candidate(kept), *numbers, difference_to(other)))
+    header = ("setting", "acquirer", "seed", "kept", "accuracy", "not kept", "accuracy", "difference")
+    note = "Chosen by validation loss. Accuracies are on test; the difference is kept minus not kept, ± its standard error."
+    return TextTable(f"What validation kept, {PRESETS.get(preset, preset)}", header, tuple(body), note)
 
 
 def difference_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextTable:
-    """How much one acquirer is ahead of another in each setting, with a 95 % interval."""
+    """How much one acquirer is ahead of another in each setting and at each budget, with a 95 % interval."""
     own = [record for record in records if record["preset"] == preset]
+    rows = _rows(own)
+    several = len(_budgets(rows)) > 1
     body = []
-    for dataset, fakes, shifted in _unique((row["dataset"], row["fakes"], row["shifted"]) for row in summarise(own)):
-        for one, other in PAIRS:
-            pairs = _paired(own, (dataset, fakes, shifted), one, other)
-            if pairs:
-                gap = paired_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-                interval = f"{gap.low:+.3f} to {gap.high:+.3f}{' *' if gap.clear else ''}"
-                setting = cell_label(dataset, fakes, shifted)
-                body.append((setting, f"{one} − {other}", f"{gap.mean:+.3f}", interval, str(gap.n_seeds)))
+    for cell in _unique(_cell(row) for row in rows):
+        here = [row for row in rows if _cell(row) == cell]
+        for budget in _budgets(here) or [""]:
+            same = [row for row in here if row["budget"] in ("", budget)]
+            setting = ", ".join([cell_label(*cell), *([budget] if several and budget else [])])
+            body += [(setting, *difference) for difference in _differences(same)]
     note = (
         "Differences of test accuracy; * = the interval leaves 0 out. Seeds are paired; seeds, and the test series within "
         "each, are drawn again 2000 times. With 4 or 5 seeds that vary much, such intervals are somewhat too narrow."
@@ -135,24 +176,41 @@ def difference_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextT
     return TextTable(f"Differences between acquirers, {PRESETS.get(preset, preset)}", header, tuple(body), note)
 
 
+def _differences(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """All pairs among the rows of one setting and budget."""
+    found = []
+    for one, other in PAIRS:
+        for left, right in itertools.product(*([row for row in rows if row["acquirer"] == name] for name in (one, other))):
+            pairs = _paired(left["records"], right["records"])
+            if pairs:
+                gap = paired_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+                interval = f"{gap.low:+.3f} to {gap.high:+.3f}{' *' if gap.clear else ''}"
+                found.append((f"{left['policy']} − {right['policy']}", f"{gap.mean:+.3f}", interval, str(gap.n_seeds)))
+    return found
+
+
 def cost_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextTable:
-    """What each acquirer spends and on what."""
-    rows = [row for row in summarise(records) if row["preset"] == preset]
+    """What each acquirer spends and on what; whether it levelled off, for runs that were trained by epochs."""
+    rows = _rows([record for record in records if record["preset"] == preset])
+    several = len(_budgets(rows)) > 1
+    by_epochs = {id(row): [_trained_by_epochs(record) for record in row["records"]] for row in rows}
+    levelling = any(any(flags) for flags in by_epochs.values())
     body = tuple(
         (
-            cell_label(row["dataset"], row["fakes"], row["shifted"]),
-            row["acquirer"],
+            setting_label(row["records"][0], several),
+            with_kept(row["policy"], *row["records"]),
             f"{row['mean']:.3f}",
             f"{row['cost_per_step']:.1f}",
             "–" if row["real_fraction"] is None else f"{100 * row['real_fraction']:.0f} %",
-            f"{row['levelled']}/{row['n_seeds']}",
+            *([f"{row['levelled']}/{row['n_seeds']}" if all(by_epochs[id(row)]) else "–"] if levelling else []),
             f"{row['cpu_seconds']:.0f}",
         )
         for row in rows
     )
-    header = ("setting", "acquirer", "accuracy", "cost per step", "real requests", "levelled off", "CPU s per run")
+    levelled = ("levelled off",) if levelling else ()
+    header = ("setting", "acquirer", "accuracy", "cost per step", "real requests", *levelled, "CPU s per run")
     note = "Levelled off: runs whose best validation accuracy gained less than .002 over the last fifth of their epochs."
-    return TextTable(f"Cost and requests, {PRESETS.get(preset, preset)}", header, body, note)
+    return TextTable(f"Cost and requests, {PRESETS.get(preset, preset)}", header, body, note if levelling else "")
 
 
 def adaptive_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
@@ -179,13 +237,14 @@ def adaptive_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
 
 
 def all_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
-    """Everything, in reading order."""
+    """Everything that there is, in reading order; no table without rows."""
     presets = _unique(record["preset"] for record in records)
     if presets == ["adaptive"]:
         return [adaptive_table(summarise_adaptive(records))]
     tables = accuracy_tables(records)
-    tables += [difference_table(records, preset) for preset in presets]
-    return tables + [cost_table(records, preset) for preset in presets]
+    for make in (kept_table, difference_table, cost_table):
+        tables += [make(records, preset) for preset in presets]
+    return [table for table in tables if table.rows]
 
 
 def cell_label(dataset: str, fakes: str, shifted: bool) -> str:
@@ -193,14 +252,78 @@ def cell_label(dataset: str, fakes: str, shifted: bool) -> str:
     return f"{LABELS.get(dataset, dataset)}, {FAKES[fakes].lower() if fakes != 'gp' else 'GP'}{', shifted' if shifted else ''}"
 
 
-def _paired(records: Sequence[Mapping[str, Any]], cell: tuple[str, str, bool], one: str, other: str) -> list[tuple[Any, Any]]:
-    """Of each seed that both acquirers have: which test series were right."""
-    found: dict[str, dict[int, Mapping[str, Any]]] = {one: {}, other: {}}
+def setting_label(record: Mapping[str, Any], with_budget: bool) -> str:
+    """A record's setting in words, with its budget if there are several to tell apart."""
+    budget = budget_words(record) if with_budget else ""
+    return ", ".join(filter(None, (cell_label(*_cell(record)), budget)))
+
+
+def policy_name(record: Mapping[str, Any]) -> str:
+    """The acquirer, with the variant where there is one."""
+    return ", ".join(filter(None, (record["acquirer"], record.get("variant"))))
+
+
+def budget_words(record: Mapping[str, Any]) -> str:
+    """A record's budget, ``mean cost 1.5 per step``; nothing for an acquirer without a budget."""
+    if record["acquirer"] in WITHOUT_BUDGET:
+        return ""
+    budget = RunSpec.model_validate(record["spec"]).budget
+    return str(budget if budget.amount is not None else budget.at(per_step=record["budget"]))
+
+
+def row_key(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes a row: preset, setting, policy and budget; records with the same differ in their seed alone."""
+    return (record["preset"], *_cell(record), record["acquirer"], record.get("variant", ""), budget_words(record))
+
+
+def _rows(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the summary, apart by policy and budget in words, each with its ``records``."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
-        if (record["dataset"], record["fakes"], record["shifted"]) == cell and record["acquirer"] in found:
-            found[record["acquirer"]][record["seed"]] = record
-    seeds = sorted(found[one].keys() & found[other].keys())
-    return [(correct_of(found[one][seed]), correct_of(found[other][seed])) for seed in seeds]
+        groups.setdefault(row_key(record), []).append(record)
+    cells = _unique((row["preset"], *_cell(row)) for row in summarise(records))
+    rows = []
+    for group in groups.values():
+        budget, policy = budget_words(group[0]), policy_name(group[0])
+        (row,) = summarise([{**record, "budget": None} for record in group])
+        amount = None if budget == "" else group[0]["budget"]
+        rows.append({**row, "amount": amount, "budget": budget, "policy": policy, "records": group})
+    return sorted(rows, key=lambda row: (cells.index((row["preset"], *_cell(row))), *_place_of(row)))
+
+
+def _place_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Within a setting: by kind of budget and amount, then by acquirer; what has no budget comes last."""
+    kind = row["budget"].split(" ")[0]
+    return row["budget"] == "", kind, row["amount"] or 0.0, row["budget"], ORDER.index(row["acquirer"]), row["policy"]
+
+
+def _cell(record: Mapping[str, Any]) -> tuple[str, str, bool]:
+    return record["dataset"], record["fakes"], record["shifted"]
+
+
+def _budgets(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The budgets of rows in words, each once."""
+    return _unique(row["budget"] for row in rows if row["budget"])
+
+
+def _budgets_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The same of records."""
+    return _unique(filter(None, map(budget_words, records)))
+
+
+def _trained_by_epochs(record: Mapping[str, Any]) -> bool:
+    return RunSpec.model_validate(record["spec"]).training.epochs is not None
+
+
+def _candidate(row: Mapping[str, Any]) -> str:
+    """A candidate in words."""
+    return "the network" if row["acquirer"] == "learned-only" else str(row["title"])
+
+
+def _paired(left: Iterable[Mapping[str, Any]], right: Iterable[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
+    """Of each seed that both have: which test series were right."""
+    one, other = ({record["seed"]: record for record in records} for records in (left, right))
+    return [(correct_of(one[seed]), correct_of(other[seed])) for seed in sorted(one.keys() & other.keys())]
 
 
 def _seeds(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> str:

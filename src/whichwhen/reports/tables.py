@@ -9,12 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from whichwhen.data.frames import TableReport
+from whichwhen.reports.kept import difference_to, kept_rule, not_kept, with_kept
 
 
 def results_table(results: Mapping[str, Mapping[str, Any]], title: str) -> Table:
-    """One line per run: accuracy, cost per step, share of requests spent on real features."""
+    """One line per run: accuracy, cost per step, share of requests spent on real features.
+
+    A narrow terminal breaks a name between words, never within one.
+    """
     table = Table(title=title, title_justify="left", caption_justify="left")
-    table.add_column("acquirer")
+    names = {name: with_kept(name, result) for name, result in results.items()}
+    table.add_column("acquirer", min_width=longest_word(*names.values()))
     known = any(result["test"]["real_fraction"] is not None for result in results.values())
     columns = (
         "test accuracy",
@@ -28,7 +33,7 @@ def results_table(results: Mapping[str, Mapping[str, Any]], title: str) -> Table
     for name, result in results.items():
         test = result["test"]
         table.add_row(
-            name,
+            names[name],
             f"{test['accuracy']:.3f}",
             f"{result['validation']['accuracy']:.3f}",
             f"{test['cost_per_step']:.2f}",
@@ -42,13 +47,16 @@ def candidates_line(result: Mapping[str, Any]) -> str:
     """What was kept and what the other would have given on test: ``kept learned .983; round robin of 6 .976 (…)``."""
     kept = next(row for row in result["candidates"] if row["kept"])
     line = f"kept {kept['title']}: {kept['test']['accuracy']:.3f}"
-    for row in result["candidates"]:
-        if not row["kept"]:
-            margin = f"{row['kept_minus_this']:+.3f} ± {row['standard_error']:.3f}"
-            line += f"; {row['title']} would have given {row['test']['accuracy']:.3f} (difference {margin})"
-    if kept["acquirer"] != "learned-only":
+    for row in not_kept(result):
+        line += f"; {row['title']} would have given {row['test']['accuracy']:.3f} (difference {difference_to(row)})"
+    if kept_rule(result):
         line += "; a fixed rule is enough here"
     return line
+
+
+def longest_word(*texts: str) -> int:
+    """Length of the longest word of some texts."""
+    return max((len(word) for text in texts for word in text.split()), default=0)
 
 
 def share(value: float | None) -> str:
