@@ -13,6 +13,7 @@ from whichwhen import artifacts
 from whichwhen.cli import main
 from whichwhen.data import load_dataset
 from whichwhen.experiments import demo
+from whichwhen.reports import figures
 from whichwhen.specs import RunSpec
 from whichwhen.training import run as training_run
 
@@ -82,6 +83,19 @@ def test_progress_shows_phase_round_loss_and_validation_accuracy(finished: tuple
             for words in ("loss", "validation accuracy"):
                 assert words in line
         assert "warm-up" in lines[0]
+
+
+def test_panels_say_which_rule_was_kept(finished: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[list[str]] = []
+    for name in ("draw_patterns", "draw_curves"):
+        draw = getattr(figures, name)
+        monkeypatch.setattr(figures, name, lambda runs, *more, draw=draw: drawn.append(list(runs)) or draw(runs, *more))
+    assert main([*WORDS, str(finished[0]), "--quiet"]) == 0
+    assert main(["plot", *(str(finished[0] / name) for name in NAMES), "--out", str(finished[0].parent / "plots")]) == 0
+    result = artifacts.load_result(finished[0] / "learned")
+    kept = next(row for row in result["candidates"] if row["kept"])
+    learned = "learned" if kept["acquirer"] == "learned-only" else f"learned (kept {kept['title']})"
+    assert drawn == [["static", "round-robin", learned, "complete"]] * 4
 
 
 @pytest.mark.parametrize("name", ["pattern.png", "curves.png"])

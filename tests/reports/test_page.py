@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from support import TINY
+from support import TINY, TRAIN_TINY
 from whichwhen import artifacts
 from whichwhen.cli import main
 from whichwhen.data import load_dataset, synthetic
+from whichwhen.errors import DataWarning
+from whichwhen.reports.grid import load_any, record_figures
+from whichwhen.reports.page import write_page
 from whichwhen.specs import DataSpec
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -96,8 +99,6 @@ def test_text_from_the_data_can_not_break_out_of_the_page(runs, tmp_path, monkey
 
 
 def _records(runs):
-    from whichwhen.reports.grid import load_any
-
     return load_any(runs)
 
 
@@ -108,6 +109,71 @@ def test_a_single_run_is_a_page_too_and_something_else_is_not(runs, tmp_path, ca
     assert "neither records nor finished runs" in capsys.readouterr().err
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "no folder" in capsys.readouterr().err
+
+
+def test_a_page_of_a_single_run_says_its_budget_and_has_no_empty_section(runs, tmp_path):
+    text = write(runs / "learned", tmp_path / "page.html")
+    (shown,) = content(text)
+    assert shown["budget"] == "budget 1 per step"
+    assert "budget 1 per step: test accuracy" in text
+    assert "Differences between acquirers" not in text
+    assert "<h2>Figures</h2>" not in text
+    assert "<h2>Figures</h2>" in write(runs, tmp_path / "both.html")
+
+
+def test_what_was_kept_and_what_the_other_gives_is_on_the_page(runs, tmp_path):
+    choice = [
+        {"title": "learned", "acquirer": "learned-only", "kept": False, "test": {"accuracy": 0.91}},
+        {"title": "round robin of 5", "acquirer": "round-robin", "kept": True, "test": {"accuracy": 0.93}},
+    ]
+    choice = [row | {"kept_minus_this": 0.02, "standard_error": 0.01} for row in choice]
+    records = [record | ({"candidates": choice} if record["acquirer"] == "learned" else {}) for record in _records(runs)]
+    write_page(records, tmp_path / "page.html", "title")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    learned, other = sorted(content(text), key=lambda record: record["kind"])
+    assert learned["acquirer"] == "learned (kept round robin of 5)"
+    assert "kept round robin of 5: 0.930; learned would have given 0.910 (difference +0.020 ± 0.010)" in learned["kept"]
+    assert other["kept"] == ""
+    for cell in ("learned (kept round robin of 5)", "the network", "0.910", "+0.020 ± 0.010"):
+        assert f"<td>{cell}</td>" in text
+    patterns = [figure for name, figure in record_figures(records).items() if name.startswith("pattern")]
+    assert [[panel.get_title() for panel in figure.axes[:2]] for figure in patterns] == [
+        ["random", "learned (kept round robin of 5)"]
+    ]
+
+
+def test_runs_that_differ_in_their_budget_are_all_on_the_page(runs, tmp_path, tiny_task):
+    shutil.copytree(runs / "learned", tmp_path / "runs" / "one")
+    words = (*TRAIN_TINY, "--fakes", "noise", "--n-fakes", "3", "--out", str(tmp_path / "runs" / "two"))
+    assert main([*words, "--budget", "2"]) == 0
+    shown = content(write(tmp_path / "runs", tmp_path / "page.html"))
+    assert {record["acquirer"]: record["cost"] for record in shown} == {
+        "learned, budget 1 per step": pytest.approx(1),
+        "learned, budget 2 per step": pytest.approx(2),
+    }
+
+
+def test_runs_that_differ_in_anything_else_are_told_apart_by_their_folders(runs, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(runs / "learned", tmp_path / "runs" / name)
+    shutil.copytree(runs / "random", tmp_path / "runs" / "random")
+    shown = content(write(tmp_path / "runs", tmp_path / "page.html"))
+    assert [record["acquirer"] for record in shown] == ["learned, one", "random", "learned, two"]
+
+
+def test_an_unfinished_run_is_called_so_with_the_way_to_finish_it(runs, tmp_path, capsys):
+    half = tmp_path / "runs" / "half"
+    shutil.copytree(runs / "learned", half)
+    (half / artifacts.RESULT).unlink()
+    for folder in (half, tmp_path / "runs"):
+        assert main(["report", str(folder)]) == 2
+        message = capsys.readouterr().err
+        assert f"{half} is half written" in message
+        assert f"finish it with `whichwhen train --spec {half / artifacts.SPEC} --out {half} --resume`" in message
+    shutil.copytree(runs / "random", tmp_path / "runs" / "random")
+    with pytest.warns(DataWarning, match="left out, as they are not finished: half"):
+        (found,) = load_any(tmp_path / "runs")
+    assert found["acquirer"] == "random"
 
 
 # -- in the browser

@@ -85,3 +85,24 @@ def test_a_fixed_rule_that_was_kept_is_said_to_be_enough() -> None:
     assert candidates_line({"candidates": rows}) == (
         "kept static: 0.949; learned would have given 0.950 (difference -0.001 ± 0.006); a fixed rule is enough here"
     )
+
+
+def test_the_rule_that_was_kept_stands_behind_the_name() -> None:
+    rows = [candidate("learned", "learned-only", False, 0.95), candidate("round robin of 5", "round-robin", True, 0.949)]
+    out = text({"static": result(0.8), "learned": result(0.949) | {"candidates": rows}})
+    names = [cells(line)[0] for line in out.splitlines() if line.startswith("│")]
+    assert names == ["static", "learned (kept round robin of 5)"]
+
+
+def test_a_network_that_was_kept_is_called_learned() -> None:
+    rows = [candidate("learned", "learned-only", True, 0.95), candidate("static", "static", False, 0.949)]
+    out = text({"learned": result(0.95) | {"candidates": rows}})
+    assert [cells(line)[0] for line in out.splitlines() if line.startswith("│")] == ["learned"]
+
+
+@pytest.mark.parametrize("width", [70, 80])
+def test_names_of_acquirers_stay_whole_in_a_narrow_terminal(width: int) -> None:
+    names = ("learned-only", "round-robin", "static-by-time")
+    out = text(dict.fromkeys(names, result(0.9)), width=width)
+    assert max(map(len, out.splitlines())) <= width
+    assert [cells(line)[0] for line in out.splitlines() if line.startswith("│")] == list(names)

@@ -298,6 +298,7 @@ def run_demo(args: DemoArgs) -> None:
     from whichwhen import artifacts
     from whichwhen.experiments.demo import check_demo_folder, demo_specs, run_specs, write_records
     from whichwhen.reports import figures
+    from whichwhen.reports.kept import with_kept
     from whichwhen.reports.progress import TrainingProgress
     from whichwhen.reports.tables import candidates_line, results_table
 
@@ -324,12 +325,13 @@ def run_demo(args: DemoArgs) -> None:
     for path in filter(None, (args.out / "summary.json", args.record)):
         write_records(path, specs, results, command)
     folders = {name: args.out / name for name in specs}
+    titles = {with_kept(name, results[name]): folder for name, folder in folders.items()}
     pattern, curves = args.out / "pattern.png", args.out / "curves.png"
     figures.save_figure(
-        figures.draw_patterns({name: artifacts.load_pattern(folder) for name, folder in folders.items()}), pattern
+        figures.draw_patterns({title: artifacts.load_pattern(folder) for title, folder in titles.items()}), pattern
     )
     figures.save_figure(
-        figures.draw_curves({name: artifacts.load_history(folder) for name, folder in folders.items()}, {}), curves
+        figures.draw_curves({title: artifacts.load_history(folder) for title, folder in titles.items()}, {}), curves
     )
     if args.json_:
         return print_json({name: {**result, "run": str(folders[name])} for name, result in results.items()})
@@ -455,7 +457,9 @@ def _title(spec: RunSpec, result: dict[str, Any]) -> str:
 
 
 def _run_title(folder: Path, results: dict[Path, dict[str, Any]]) -> str:
-    """The acquirer's name, with the folder's where that is not enough."""
-    own = str(results[folder]["acquirer"])
-    alike = [other for other, result in results.items() if result["acquirer"] == own]
-    return own if len(alike) == 1 else f"{own} ({folder})"
+    """The acquirer's name and the rule that was kept, with the folder's name where that is not enough."""
+    from whichwhen.reports.kept import with_kept
+
+    names = {run: with_kept(str(result["acquirer"]), result) for run, result in results.items()}
+    own = names[folder]
+    return own if list(names.values()).count(own) == 1 else f"{own} ({folder})"

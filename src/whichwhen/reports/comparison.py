@@ -109,13 +109,13 @@ def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[TextTable]:
     rows = _rows(records)
     groups = _unique((row["preset"], row["dataset"], row["shifted"]) for row in rows)
     return [
-        _accuracy_table(*group, [row for row in rows if (row["preset"], row["dataset"], row["shifted"]) == group])
-        for group in groups
+        _accuracy_table([row for row in rows if (row["preset"], row["dataset"], row["shifted"]) == group]) for group in groups
     ]
 
 
-def _accuracy_table(preset: str, dataset: str, shifted: bool, rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """One of them."""
+def _accuracy_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """The table of some rows with the same preset, data set and shift."""
+    preset, dataset, shifted = rows[0]["preset"], rows[0]["dataset"], rows[0]["shifted"]
     kinds = [kind for kind in FAKES if any(row["fakes"] == kind for row in rows)]
     with_paper = preset != "run" and any(row["paper_mean"] is not None for row in rows)
     budgets = _budgets(rows)
@@ -135,7 +135,11 @@ def _accuracy_table(preset: str, dataset: str, shifted: bool, rows: Sequence[Map
             if with_paper:
                 line.append(_number(found["paper_mean"], found["paper_std"]) if found else "–")
         body.append(tuple(line))
-    where = [LABELS.get(dataset, dataset), *(["shifted"] if shifted else []), *(budgets if preset == "run" and not several else [])]
+    where = [
+        LABELS.get(dataset, dataset),
+        *(["shifted"] if shifted else []),
+        *(budgets if preset == "run" and not several else []),
+    ]
     title = f"{', '.join(where)}: test accuracy, {PRESETS.get(preset, preset)}"
     return TextTable(title, tuple(header), tuple(body), _seeds(rows, kinds))
 
@@ -148,10 +152,10 @@ def kept_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextTable:
     for record in sorted(own, key=lambda record: record["seed"]):
         for other in not_kept(record):
             kept = next(row for row in record["candidates"] if row["kept"])
-            numbers = (f"{kept['test']['accuracy']:.3f}", _candidate(other), f"{other['test']['accuracy']:.3f}")
-            setting = setting_label(record, several)
-            body.append((setting, policy_name(record), str(record["seed"]), _candidate(kept), *numbers, difference_to(other)))
-    header = ("setting", "acquirer", "seed", "kept", "accuracy", "not kept", "accuracy", "difference")
+            setting = ", ".join(filter(None, (setting_label(record, several), record.get("variant"))))
+            numbers = [(_candidate(row), f"{row['test']['accuracy']:.3f}") for row in (kept, other)]
+            body.append((setting, str(record["seed"]), *numbers[0], *numbers[1], difference_to(other)))
+    header = ("setting", "seed", "kept", "accuracy", "not kept", "accuracy", "difference")
     note = "Chosen by validation loss. Accuracies are on test; the difference is kept minus not kept, ± its standard error."
     return TextTable(f"What validation kept, {PRESETS.get(preset, preset)}", header, tuple(body), note)
 
@@ -178,7 +182,7 @@ def difference_table(records: Sequence[Mapping[str, Any]], preset: str) -> TextT
 
 def _differences(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """All pairs among the rows of one setting and budget."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for one, other in PAIRS:
         for left, right in itertools.product(*([row for row in rows if row["acquirer"] == name] for name in (one, other))):
             pairs = _paired(left["records"], right["records"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".pdf", ".svg")
 _INK = "#1f4e79"
 _REAL = "#c2571a"
+_RULE = "#008176"
+_BANDS = {"warm-up": "warm-up", "joint": "joint", "settle": "settling"}
+"""Phases of the recipe that follow each other, as they are called in figures."""
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -55,9 +60,10 @@ def draw_patterns(patterns: Mapping[str, pl.DataFrame]) -> Figure:
         image = panel.imshow(shares.T, aspect="auto", origin="upper", cmap="Blues", vmin=0, vmax=1, interpolation="none")
         if not real.all():
             _outline(panel, real.T)
-        panel.set_title(title, fontsize=10)
+        panel.set_title(_broken(title), fontsize=10)
         panel.set_xlabel("time step")
         panel.tick_params(labelsize=8)
+        _integer_ticks(panel)
         for side in ("top", "right"):
             panel.spines[side].set_visible(False)
         if not same or panel is panels[0]:
@@ -71,34 +77,104 @@ def draw_patterns(patterns: Mapping[str, pl.DataFrame]) -> Figure:
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], test: Mapping[str, Sequence[float]]) -> Figure:
-    """Loss and accuracy per epoch, one column per run.
+    """Loss and accuracy, one column per run: by optimiser step with the phases of the recipe, or by epoch.
 
     Args:
         histories: by title, the lines of ``history.jsonl``.
         test: by title, test accuracies per saved epoch, where they were computed afterwards.
     """
-    figure = _figure(min(3.0 * len(histories) + 0.6, 15), 4.4)
+    figure = _figure(min(max(3.0 * len(histories) + 0.6, 4.4), 15), 4.7)
     panels = figure.subplots(2, len(histories), sharex="col", sharey="row", squeeze=False)
     for column, (title, history) in enumerate(histories.items()):
-        epochs = [line["epoch"] for line in history]
-        best = max((line["epoch"] for line in history if line["best"]), default=None)
-        for row, name in enumerate(("loss", "accuracy")):
-            panel = panels[row, column]
-            panel.plot(epochs, [line[name] for line in history], color=_INK, lw=1.3, ls="--", label="training")
-            panel.plot(epochs, [line[f"validation_{name}"] for line in history], color=_REAL, lw=1.5, label="validation")
-            if name == "accuracy" and title in test:
-                panel.plot(epochs[: len(test[title])], test[title], color="black", lw=1.0, ls=":", label="test")
-            if best is not None:
-                panel.axvline(best, color="0.6", lw=0.8, label="chosen epoch")
+        loss, accuracy = panels[:, column]
+        if "phase" in history[0]:
+            _draw_phases(loss, accuracy, history)
+        else:
+            _draw_epochs(loss, accuracy, history, test.get(title))
+        for panel in (loss, accuracy):
             panel.grid(alpha=0.25)
             panel.tick_params(labelsize=8)
-        panels[0, column].set_title(title, fontsize=10)
-        panels[1, column].set_xlabel("epoch")
-        panels[1, column].set_ylim(top=1.02)
+            _integer_ticks(panel)
+        loss.set_title(_broken(title), fontsize=10)
+        accuracy.set_ylim(top=1.02)
     panels[0, 0].set_ylabel("loss (nats)")
     panels[1, 0].set_ylabel("accuracy")
-    panels[1, -1].legend(fontsize=7, loc="lower right")
+    named = {line.get_label(): line for panel in panels.flat for line in panel.get_lines()}
+    columns = min(len(named), 2 * len(histories))
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
     return figure
+
+
+def _draw_epochs(loss: Axes, accuracy: Axes, history: Sequence[Mapping[str, Any]], test: Sequence[float] | None) -> None:
+    """A run that was trained by epochs, with the one whose weights were kept."""
+    epochs = [line["epoch"] for line in history]
+    best = max((line["epoch"] for line in history if line["best"]), default=None)
+    for panel, name in ((loss, "loss"), (accuracy, "accuracy")):
+        panel.plot(epochs, [line[name] for line in history], color=_INK, lw=1.3, ls="--", label="training")
+        panel.plot(epochs, [line[f"validation_{name}"] for line in history], color=_REAL, lw=1.5, label="validation")
+        if best is not None:
+            panel.axvline(best, color="0.6", lw=0.8, label="chosen epoch")
+    if test is not None:
+        accuracy.plot(epochs[: len(test)], test, color="black", lw=1.0, ls=":", label="test")
+    accuracy.set_xlabel("epoch")
+
+
+def _draw_phases(loss: Axes, accuracy: Axes, history: Sequence[Mapping[str, Any]]) -> None:
+    """A run of the recipe: a line for each policy that was trained, broken where a phase ends.
+
+    The warm-up is made twice, and a rule beside the network settles from the end of the warm-up on: these lines lie over each
+    other, at the optimiser steps that each policy itself has had.
+    """
+    starts = _phase_starts(history)
+    ends = {name: starts[name] + max(_steps(history, name)) for name in starts}
+    for panel, name in ((loss, "loss"), (accuracy, "accuracy")):
+        for i, phase in enumerate(_BANDS):
+            if phase in starts and i % 2:
+                panel.axvspan(starts[phase], ends[phase], color="0.93", lw=0, zorder=0)
+        for label, phases, key, colour, dashes in (
+            ("training", ("warm-up", "joint", "settle"), name, _INK, "--"),
+            ("validation", ("warm-up", "joint", "settle"), f"validation_{name}", _REAL, "-"),
+            ("validation, warm-up with noise", ("with noise",), f"validation_{name}", "0.45", "-"),
+            ("validation, best rule", ("rule",), f"validation_{name}", _RULE, "-"),
+        ):
+            steps, values = _broken_line(history, starts, phases, key)
+            if steps:
+                panel.plot(steps, values, color=colour, ls=dashes, lw=1.3, marker="o", ms=2.5, label=label)
+        panel.set_xlim(left=0)
+    for phase, words in _BANDS.items():
+        if phase in starts:
+            middle = (starts[phase] + ends[phase]) / 2
+            place = loss.get_xaxis_transform()
+            loss.text(middle, -0.03, words, transform=place, ha="center", va="top", fontsize=6.5, color="0.35")
+    accuracy.set_xlabel("optimiser steps")
+
+
+def _phase_starts(history: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The optimiser steps that a policy has had when each phase begins, for the phases that are there."""
+    warm, joint = (max(_steps(history, name), default=0) for name in ("warm-up", "joint"))
+    starts = {"warm-up": 0, "with noise": 0, "joint": warm, "settle": warm + joint, "rule": warm}
+    return {name: start for name, start in starts.items() if _steps(history, name)}
+
+
+def _steps(history: Sequence[Mapping[str, Any]], phase: str) -> list[int]:
+    return [line["step"] for line in history if line["phase"] == phase]
+
+
+def _broken_line(
+    history: Sequence[Mapping[str, Any]], starts: Mapping[str, int], phases: Sequence[str], key: str
+) -> tuple[list[float], list[float]]:
+    """Points of some phases, with a gap wherever a phase begins; several attempts follow each other."""
+    steps: list[float] = []
+    values: list[float] = []
+    for phase, lines in itertools.groupby(history, key=lambda line: line["phase"]):
+        if phase not in phases:
+            continue
+        for line in lines:
+            steps.append(starts[phase] + line["step"])
+            values.append(line[key])
+        steps.append(math.nan)
+        values.append(math.nan)
+    return steps[:-1], values[:-1]
 
 
 def draw_reliability(panels: Mapping[str, Mapping[str, Reliability]], fit: bool = False) -> Figure:
@@ -155,6 +231,7 @@ def draw_samples(data: Dataset, count: int = 2) -> Figure:
         if not real.all():
             _outline(image, real.T)
         image.set_xlabel("time step")
+        _integer_ticks(image)
         if column:
             image.set_yticks([])
         bar = figure.colorbar(drawn, ax=image, pad=0.02)
@@ -190,6 +267,7 @@ def draw_kinds(sets: Mapping[str, Dataset]) -> Figure:
             _outline(panel, real.T)
         panel.set_title(title, fontsize=9)
         panel.set_xlabel("time step", fontsize=8)
+        _integer_ticks(panel)
         panel.tick_params(labelsize=7)
         _order_ticks(panel, [feature.name for feature in data.features], 8)
     bar = figure.colorbar(drawn, ax=list(panels), pad=0.01, fraction=0.03)
@@ -224,6 +302,18 @@ def _outline(panel: Axes, inside: np.ndarray) -> None:
     panel.add_collection(LineCollection(segments, colors=_REAL, linewidths=1.1))
     panel.set_xlim(-0.7, columns - 0.3)
     panel.set_ylim(rows - 0.3, -0.7)
+
+
+def _broken(title: str) -> str:
+    """A title over as many lines as the width of a panel needs."""
+    return textwrap.fill(title, 36, break_long_words=False, break_on_hyphens=False)
+
+
+def _integer_ticks(panel: Axes) -> None:
+    """No ticks between whole numbers on the x axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
 
 
 def _order_ticks(panel: Axes, names: Sequence[str], most: int = 15) -> None:

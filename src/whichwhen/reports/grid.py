@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +13,21 @@ import polars as pl
 
 from whichwhen import artifacts
 from whichwhen.data import load_dataset
-from whichwhen.errors import DataError, RunFolderError
+from whichwhen.errors import DataError, DataWarning, RunFolderError
 from whichwhen.experiments.paper import Cell, Job
-from whichwhen.experiments.records import RECORDS, key_of, load_records, make_record, pattern_of
+from whichwhen.experiments.records import RECORDS, load_records, make_record, pattern_of
 from whichwhen.files import write_text
-from whichwhen.reports.comparison import FAKES, LABELS, all_tables, cell_label
+from whichwhen.reports.comparison import FAKES, LABELS, all_tables, budget_words, cell_label, policy_name, row_key
 from whichwhen.reports.figures import draw_curves, draw_kinds, draw_patterns, save_figure
+from whichwhen.reports.kept import with_kept
 from whichwhen.specs import DataSpec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURES, TABLES = "figures", "tables"
+DRAWN = ("random", "static", "round-robin", "learned")
+"""Acquirers whose patterns are drawn side by side."""
 
 
 def load_any(folder: Path) -> list[dict[str, Any]]:
@@ -31,17 +36,31 @@ def load_any(folder: Path) -> list[dict[str, Any]]:
         return load_records(folder)
     if not folder.is_dir():
         raise RunFolderError(f"no folder {folder}", expected="a folder of `whichwhen paper`, `demo` or `train`")
-    runs = (
-        [folder] if (folder / artifacts.SPEC).is_file() else sorted(path.parent for path in folder.glob(f"*/{artifacts.SPEC}"))
-    )
+    if (folder / artifacts.SPEC).is_file():
+        artifacts.check_finished(folder)
+        return [_record_of(folder)]
+    runs = sorted(path.parent for path in folder.glob(f"*/{artifacts.SPEC}"))
     finished = [run for run in runs if artifacts.is_finished(run)]
+    unfinished = [run for run in runs if run not in finished]
+    if unfinished and not finished:
+        artifacts.check_finished(unfinished[0])
     if not finished:
         raise RunFolderError(
             f"{folder} holds neither records nor finished runs",
             expected="a folder of `whichwhen paper`, `demo` or `train`",
             do="pass one of those",
         )
-    return [_record_of(run) for run in finished]
+    if unfinished:
+        names = ", ".join(run.name for run in unfinished)
+        warnings.warn(DataWarning(f"left out, as they are not finished: {names}"), stacklevel=2)
+    return _told_apart({run.name: _record_of(run) for run in finished})
+
+
+def _told_apart(records: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Name the run folder in records that would otherwise be the same seed of the same row, so that none is dropped."""
+    keys = {name: (*row_key(record), record["seed"]) for name, record in records.items()}
+    counts = Counter(keys.values())
+    return [record | {"variant": name} if counts[keys[name]] > 1 else record for name, record in records.items()]
 
 
 def _record_of(run: Path) -> dict[str, Any]:
@@ -86,23 +105,10 @@ def record_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     first = first_seeds(records)
     figures: dict[str, Figure] = {}
     for preset in dict.fromkeys(record["preset"] for record in records):
-        cells = dict.fromkeys((r["dataset"], r["fakes"], r["shifted"]) for r in first if r["preset"] == preset)
-        for dataset, fakes, shifted in cells:
-            here = {
-                r["acquirer"]: r
-                for r in first
-                if (r["preset"], r["dataset"], r["fakes"], r["shifted"]) == (preset, dataset, fakes, shifted)
-            }
-            shown = [name for name in ("random", "static", "learned") if name in here]
-            if len(shown) > 1:
-                name = f"pattern-{preset}-{Cell(dataset, fakes, shifted).name}".replace(":", "-")
-                figures[name] = draw_patterns({f"{who}": pattern_table(here[who]) for who in shown})
+        own = [record for record in first if record["preset"] == preset]
+        figures |= _pattern_figures(own, preset)
         curves = [
-            record
-            for record in first
-            if record["preset"] == preset
-            and record["acquirer"] in ("complete", "learned")
-            and "test_accuracy" in record["history"]
+            record for record in own if record["acquirer"] in ("complete", "learned") and "test_accuracy" in record["history"]
         ]
         curves.sort(key=lambda record: (tuple(FAKES).index(record["fakes"]), record["acquirer"]))
         if curves:
@@ -111,6 +117,24 @@ def record_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
                 {title: history_lines(record) for title, record in titles.items()},
                 {title: record["history"]["test_accuracy"] for title, record in titles.items()},
             )
+    return figures
+
+
+def _pattern_figures(records: Sequence[Mapping[str, Any]], preset: str) -> dict[str, Figure]:
+    """The patterns of each setting and budget, side by side."""
+    groups: dict[tuple[Cell, str], list[Mapping[str, Any]]] = {}
+    for record in records:
+        if record["acquirer"] in DRAWN:
+            cell = Cell(record["dataset"], record["fakes"], record["shifted"])
+            groups.setdefault((cell, budget_words(record)), []).append(record)
+    several = len({budget for _, budget in groups}) > 1
+    figures = {}
+    for (cell, budget), group in groups.items():
+        group.sort(key=lambda record: DRAWN.index(record["acquirer"]))
+        if len(group) > 1:
+            name = "-".join(["pattern", preset, cell.name, *(budget.replace(",", "").split() if several else [])])
+            patterns = {with_kept(policy_name(record), record): pattern_table(record) for record in group}
+            figures[name.replace(":", "-")] = draw_patterns(patterns)
     return figures
 
 
@@ -133,10 +157,10 @@ def data_figures(records: Sequence[Mapping[str, Any]], data_dir: Path | None = N
 
 
 def first_seeds(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of each setting and acquirer the record with the lowest seed."""
+    """Of each setting, acquirer and budget the record with the lowest seed."""
     found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for record in sorted(records, key=lambda record: record["seed"]):
-        found.setdefault(key_of(record), record)
+        found.setdefault(row_key(record), record)
     return list(found.values())
 
 

@@ -17,8 +17,10 @@ from whichwhen._version import __version__
 from whichwhen.data import load_dataset
 from whichwhen.experiments.records import unsqueeze
 from whichwhen.files import write_text
-from whichwhen.reports.comparison import PRESETS, TextTable, all_tables, cell_label
+from whichwhen.reports.comparison import PRESETS, TextTable, all_tables, budget_words, cell_label, policy_name
 from whichwhen.reports.grid import data_figures, first_seeds, record_figures
+from whichwhen.reports.kept import with_kept
+from whichwhen.reports.tables import candidates_line
 from whichwhen.specs import DataSpec
 
 if TYPE_CHECKING:
@@ -40,13 +42,14 @@ def write_page(
     figures = record_figures(records)
     if values:
         figures |= data_figures(records, data_dir)
-    patterns = [_pattern(record, values, data_dir) for record in first_seeds(records)]
+    several = len(set(filter(None, map(budget_words, records)))) > 1
+    patterns = [_pattern(record, several, values, data_dir) for record in first_seeds(records)]
     template = (files("whichwhen.reports") / "page.html").read_text(encoding="utf-8")
     parts = {
         "TITLE": html.escape(title),
         "VERSION": __version__,
         "TABLES": "\n".join(_table(table) for table in all_tables(records)),
-        "FIGURES": "\n".join(_figure(name, figure) for name, figure in figures.items()),
+        "FIGURES": "\n".join(["<h2>Figures</h2>", *(_figure(*named) for named in figures.items())]) if figures else "",
         "RUNS": str(len(records)),
         "COMMITS": html.escape(", ".join(sorted({str(record["commit"] or "unknown")[:12] for record in records}))),
         "COMMANDS": "\n".join(sorted({_command(record) for record in records})),
@@ -58,8 +61,8 @@ def write_page(
     write_text(path, template)
 
 
-def _pattern(record: Mapping[str, Any], values: bool, data_dir: Path | None) -> dict[str, Any]:
-    """What the heat map of a record needs."""
+def _pattern(record: Mapping[str, Any], several: bool, values: bool, data_dir: Path | None) -> dict[str, Any]:
+    """What the heat map of a record needs; where there are several budgets, the acquirer's name has its own."""
     pattern, test = record["pattern"], record["test"]
     samples, seen = [], dict.fromkeys(pattern["classes"], 0)
     revealed = _values(record, data_dir) if values else {}
@@ -73,7 +76,10 @@ def _pattern(record: Mapping[str, Any], values: bool, data_dir: Path | None) -> 
     return {
         "preset": PRESETS.get(record["preset"], record["preset"]),
         "setting": cell_label(record["dataset"], record["fakes"], record["shifted"]),
-        "acquirer": ", ".join(filter(None, (record["acquirer"], record.get("variant")))),
+        "acquirer": ", ".join(filter(None, (with_kept(policy_name(record), record), budget_words(record) if several else ""))),
+        "kind": record["acquirer"],
+        "budget": budget_words(record),
+        "kept": candidates_line(record) if record.get("candidates") else "",
         "seed": record["seed"],
         "accuracy": test["accuracy"],
         "cost": test["cost_per_step"],

@@ -8,11 +8,12 @@ from types import TracebackType
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from whichwhen.experiments.paper import Job
 from whichwhen.experiments.runner import GridState, Outcome
+from whichwhen.reports.tables import longest_word
 from whichwhen.training.checkpoints import TrainState
 
 
@@ -101,11 +102,12 @@ class GridProgress:
         if state is None:
             return Text("getting ready")
         running = state.running()
-        table = Table("setting", "acquirer", "done", "running", "to come", "test accuracy so far")
         groups: dict[tuple[str, str], list[Job]] = {}
         for job in state.jobs:
             groups.setdefault((job.cell.name, job.acquirer), []).append(job)
-        for (cell, acquirer), jobs in groups.items():
+        acquirer = Column("acquirer", min_width=longest_word("acquirer", *(name for _, name in groups)))
+        table = Table("setting", acquirer, "done", "running", "to come", "test accuracy so far")
+        for (cell, who), jobs in groups.items():
             done = [state.done[job.name] for job in jobs if job.name in state.done]
             now = [f"{_unit(job)} {running[job.name]}" for job in jobs if job.name in running]
             failed = sum(job.name in state.failed for job in jobs)
@@ -114,7 +116,7 @@ class GridProgress:
             mean = sum(record["test"]["accuracy"] for record in done) / len(done) if done else None
             table.add_row(
                 cell,
-                acquirer,
+                who,
                 f"{len(done)}/{len(jobs)}" + (f", {failed} failed" if failed else ""),
                 ", ".join(now),
                 str(len(jobs) - len(done) - len(now) - failed),
