@@ -127,8 +127,8 @@ def test_the_predictor_learns_in_each_phase_and_the_acquirer_in_the_joint_one_al
 
 @pytest.mark.parametrize(("losses", "noisy"), [((0.5, 1.0), False), ((1.0, 0.5), True)])
 def test_validation_says_whether_all_that_follows_the_warm_up_has_noise_on_its_values(losses, noisy, data, monkeypatch):
-    found, used, now = iter(losses), set(), ["warm-up"]
-    monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self: next(found))
+    used, now = set(), ["warm-up"]
+    monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self, name: losses[name == "with noise"])
     own = recipe.augmented
     monkeypatch.setattr(recipe, "augmented", lambda *given: used.add(now[0]) or own(*given))
     begin = recipe._Recipe._begin
@@ -142,11 +142,22 @@ def test_validation_says_whether_all_that_follows_the_warm_up_has_noise_on_its_v
     assert used == {"with noise", *(("joint", "settle", "rule") if noisy else ())}
 
 
+def test_a_warm_up_is_judged_by_its_later_rounds_and_noise_has_to_be_clearly_better(data, monkeypatch):
+    monkeypatch.setattr(recipe, "WARM_UP", 8)  # four rounds
+    lines = []
+    trained = run(data, lambda state: lines.__setitem__(slice(None), state.history))
+    losses = {
+        name: np.mean([line["validation_loss"] for line in lines if line["phase"] == name][2:])
+        for name in ("warm-up", "with noise")
+    }
+    assert trained.state.facts["augments"] == (losses["with noise"] < 0.9 * losses["warm-up"])
+
+
 def test_the_warm_up_that_validation_prefers_is_the_one_that_goes_on(data, monkeypatch):
     ends = {}
     for name, losses in (("plain", (0.5, 1.0)), ("noisy", (1.0, 0.5))):
-        found, weights = iter(losses), {}
-        monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self, found=found: next(found))
+        weights = {}
+        monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self, name, losses=losses: losses[name == "with noise"])
         begin = recipe._Recipe._start_joint
 
         def look(self, begin=begin, weights=weights):
