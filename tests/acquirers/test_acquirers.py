@@ -330,18 +330,6 @@ def test_before_training_every_order_is_worth_about_what_it_is_told(kind, memory
     assert (found + 4).abs().max() < 0.5
 
 
-@pytest.mark.parametrize("memory", [0, 4])
-def test_what_depends_on_time_alone_is_added_to_the_scores_and_later_steps_count_as_the_last(memory):
-    acquirer = make(memory=memory, horizon=3)
-    before = [scores_at(acquirer, time) for time in (1, 2, 3)]
-    with torch.no_grad():
-        acquirer.by_time[1, 2] += 5.0
-        acquirer.by_time[2, 0] += 7.0
-    after = [scores_at(acquirer, time) for time in (1, 2, 3)]
-    changes = [(late - early)[0].tolist() for early, late in zip(before, after, strict=True)]
-    assert changes == [pytest.approx(row, abs=1e-5) for row in ([0, 0, 5, 0], [7, 0, 0, 0], [7, 0, 0, 0])]
-
-
 # -- the waiting term
 
 
@@ -349,7 +337,7 @@ def waiting_alone(menu, budget=1.0, memory=0, unwanted=()):
     """A policy whose acquirer knows nothing but how long each order has waited; 7 steps."""
     policy = tiny_policy(budget=budget, n_features=len(menu.features), menu=menu, memory=memory)
     with torch.no_grad():
-        for part in (policy.acquirer.scores.weight, policy.acquirer.scores.bias, policy.acquirer.by_time):
+        for part in (policy.acquirer.scores.weight, policy.acquirer.scores.bias):
             part.zero_()
         policy.acquirer.scores.bias[list(unwanted)] = -9.0
         policy.acquirer.waiting.weight.fill_(1.0)

@@ -61,7 +61,7 @@ def unrolled_with_detached_inputs(policy, batch):
         scores = acquirer.scores(torch.relu(acquirer.hidden(torch.cat(parts, -1))))
         if acquirer.unit == "log-worth":
             last = torch.where(state.selection.request > 0, float(t), last)
-            scores = scores + acquirer.by_time[t + 1] + acquirer.waiting.weight * torch.log1p(t - last)
+            scores = scores + acquirer.waiting.weight * torch.log1p(t - last)
         allowance = policy.budget.allow(state.ledger, reveal, policy.menu)
         selection = policy.selector.select(Scores(scores, acquirer.unit), allowance, torch.ones(5), generator)
         state = replace(state, predictor=predictor_state, selection=selection)

@@ -67,8 +67,8 @@ def make_acquirer(
             )
             waiting = Waiting(torch.from_numpy(menu.reveals).float()) if gated else None
             if spec.memory:
-                return RecurrentAcquirer(inputs, spec.hidden, waiting, horizon, spec.memory)
-            return LearnedAcquirer(inputs, spec.hidden, waiting, horizon)
+                return RecurrentAcquirer(inputs, spec.hidden, waiting, spec.memory)
+            return LearnedAcquirer(inputs, spec.hidden, waiting)
         case "table":
             return TableAcquirer(n_orders, horizon, "log-worth" if gated else "logits")
         case "random":

@@ -22,19 +22,16 @@ class _Network(Acquirer):
 
     Args:
         inputs: what it reads.
-        waiting: the waiting term, which makes the scores log worths; with it goes a term for each order and step, for what
-            depends on time alone. None = plain logits, as in the paper.
-        horizon: the longest training series; later steps count as its last one.
+        waiting: the waiting term, which makes the scores log worths. None = plain logits, as in the paper.
     """
 
     scores: nn.Linear
 
-    def __init__(self, inputs: ViewInput, waiting: Waiting | None, horizon: int) -> None:
+    def __init__(self, inputs: ViewInput, waiting: Waiting | None) -> None:
         super().__init__()
         self.reads_context = inputs.reads_context
         self.inputs = inputs
         self.waiting = waiting
-        self.by_time = None if waiting is None else nn.Parameter(torch.zeros(horizon, inputs.n_orders))
         self.unit = "logits" if waiting is None else "log-worth"
 
     def start_at(self, worth: float) -> None:
@@ -48,9 +45,8 @@ class _Network(Acquirer):
         return self.waiting.init(len(keys)) if self.waiting is not None else {}
 
     def _scored(self, scores: Tensor, view: View, state: State, kept: State) -> tuple[Scores, State]:
-        if self.waiting is None or self.by_time is None:
+        if self.waiting is None:
             return Scores(scores, self.unit), kept
-        scores = scores + F.embedding(view.time.clamp(max=len(self.by_time) - 1), self.by_time)
         if self.unit == "nats":  # a drop of the loss that was regressed needs no help to take turns
             return Scores(scores, self.unit), {**kept, **{name: state[name] for name in self.waiting.init(0)}}
         waiting, waited = self.waiting(view, state)
@@ -64,8 +60,8 @@ class LearnedAcquirer(_Network):
     comes from the same network, with nothing observed and time 0.
     """
 
-    def __init__(self, inputs: ViewInput, hidden: int = 32, waiting: Waiting | None = None, horizon: int = 1) -> None:
-        super().__init__(inputs, waiting, horizon)
+    def __init__(self, inputs: ViewInput, hidden: int = 32, waiting: Waiting | None = None) -> None:
+        super().__init__(inputs, waiting)
         self.hidden = nn.Linear(inputs.width, hidden)
         self.scores = nn.Linear(hidden, inputs.n_orders)
 
@@ -85,10 +81,8 @@ class RecurrentAcquirer(_Network):
 
     remembers = True
 
-    def __init__(
-        self, inputs: ViewInput, hidden: int = 32, waiting: Waiting | None = None, horizon: int = 1, memory: int = 32
-    ) -> None:
-        super().__init__(inputs, waiting, horizon)
+    def __init__(self, inputs: ViewInput, hidden: int = 32, waiting: Waiting | None = None, memory: int = 32) -> None:
+        super().__init__(inputs, waiting)
         self.memory = nn.GRUCell(inputs.width, memory)
         self.hidden = nn.Linear(inputs.width + memory, hidden)
         self.scores = nn.Linear(hidden, inputs.n_orders)

@@ -57,7 +57,7 @@ MANY = 3000
 ACQUIRER_RATE = 0.3
 """The acquirer's learning rate, as a multiple of the predictor's."""
 TABLE_RATE = 1.0
-"""The same for log worths by time, each of which has a gradient at its own step only; they are not clipped."""
+"""The same for the acquirer ``table``, whose log worths have a gradient at their own step only; they are not clipped."""
 EXPLORE = 0.25
 """Share of the series that ask at random in the joint phase."""
 LARGEST_SHARE = 0.5
