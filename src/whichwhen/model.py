@@ -39,6 +39,9 @@ TREES = 200
 """Of the forest that ranks the orders for fixed rules."""
 FOREST_CELLS = 1 << 29
 """Of the training series that the forest of the fixed rules is shown at most, 2 GB: of more series it gets a random sample."""
+READS_PREDICTION = 1000
+"""Training series from which on a learned acquirer reads the prediction. Of fewer a predictor is certain by heart, on new ones
+it is not."""
 BIN_CELLS = 1 << 26
 """Of the training series that the edges of bins are laid by at most, 256 MB."""
 
@@ -60,6 +63,7 @@ class Card(BaseModel):
         prices: the lowest and the highest price of training, where there were prices.
         price: what goes with the budget, where it was found on validation.
         attempt: which one it was, where training made several.
+        reads_prediction: whether the learned acquirer reads what the predictor says so far.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,6 +83,7 @@ class Card(BaseModel):
     prices: tuple[float, float] | None = None
     price: float | None = None
     attempt: int = 0
+    reads_prediction: bool = False
 
     @property
     def acquirer(self) -> AcquirerKind:
@@ -104,6 +109,7 @@ class Card(BaseModel):
             mean=tuple(float(number) for number in data.scaler.mean),
             std=tuple(float(number) for number in data.scaler.std),
             orders=() if data.menu is None else data.menu.orders,
+            reads_prediction=spec.training.epochs is None and not spec.acquirer.context and len(data.train) >= READS_PREDICTION,
         )
 
 
@@ -218,13 +224,14 @@ def blank_model(card: Card) -> Model:
         torch.manual_seed(keyed.stream_seed(spec.seed, "weights", *((card.attempt,) if card.attempt else ())))
         predictor = make_predictor(*shape)
         gated = spec.selector.kind == "gate"
+        n_classes = len(card.classes) if card.reads_prediction else 0
         acquirer = make_acquirer(
-            kind, spec.acquirer, menu, card.horizon, card.longest, predictor.context_size, spec.seed, gated
+            kind, spec.acquirer, menu, card.horizon, card.longest, predictor.context_size, spec.seed, gated, n_classes
         )
         if acquirer.learns and spec.training.objective == "value":
             acquirer.unit = "nats"
         if acquirer.reads_context and by_recipe:
-            acquirer = WithOwnPredictor(acquirer, make_predictor(*shape))
+            acquirer = WithOwnPredictor(acquirer, make_predictor(*shape), n_classes)
     taught = by_recipe or spec.budget.price is not None or card.price is not None
     priced = acquirer.unit != "logits" and taught
     budget = make_budget(card, menu, priced)

@@ -276,7 +276,7 @@ class AcquirerSpec(Spec):
         8, description="learned: Fourier frequencies of the time step; 0 = the bare step number, as in the paper."
     )
     context: Annotated[bool, tyro.conf.arg(name="acquirer-context")] = Field(
-        False, description="learned: read the predictor's state, too."
+        False, description="learned: read the predictor's inner state instead of its prediction."
     )
     value_features: Annotated[int, tyro.conf.arg(name="acquirer-value-features")] = Field(
         0, description="learned: Fourier frequencies of each value among the inputs; 0 = the bare value."

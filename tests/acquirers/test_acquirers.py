@@ -9,7 +9,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from builders import ACQUIRERS, features_of, tiny_batch, tiny_policy
+from builders import ACQUIRERS, features_of, recipe_spec, tiny_batch, tiny_dataset, tiny_policy
 from whichwhen import acquirers, contracts
 from whichwhen.acquirers import (
     CompleteAcquirer,
@@ -20,13 +20,16 @@ from whichwhen.acquirers import (
     RoundRobinAcquirer,
     StaticAcquirer,
     TableAcquirer,
+    WithOwnPredictor,
     make_acquirer,
 )
 from whichwhen.acquirers._inputs import ViewInput, Waiting
+from whichwhen.acquirers.learned import read_prediction
 from whichwhen.acquirers.static import forest_importance
 from whichwhen.budget import MeanCost, PerStep
 from whichwhen.contracts import Acquirer
 from whichwhen.menu import Menu, Order
+from whichwhen.model import READS_PREDICTION, make_model
 from whichwhen.presets import preset_spec
 from whichwhen.provenance import Provenance
 from whichwhen.rollout import inference, roll_out
@@ -328,6 +331,36 @@ def test_before_training_every_order_is_worth_about_what_it_is_told(kind, memory
     found = scores_at(acquirer, 0, size=50, values=values, mask=torch.ones(50, 4))
     assert acquirer.unit == "log-worth"
     assert (found + 4).abs().max() < 0.5
+
+
+# -- reading the prediction
+
+
+def test_a_prediction_is_read_as_probabilities_and_the_logarithm_of_their_entropy():
+    logits = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)) * 2
+    found = read_prediction(logits)
+    entropy = torch.distributions.Categorical(logits=logits).entropy()
+    assert torch.allclose(found[:, :4], logits.softmax(-1))
+    assert torch.allclose(found[:, 4], (entropy + 1e-3).log() / 3, atol=1e-4)
+    assert torch.isfinite(read_prediction(torch.tensor([[1000.0, 0.0], [0.0, 0.0]]))).all()
+
+
+def test_the_prediction_moves_all_scores_alike_beside_what_the_network_makes_of_it():
+    acquirer = LearnedAcquirer(ViewInput(4, 4, 7, 2, context_size=3), 8, Waiting(torch.eye(4)))
+    view = replace(view_at(2), context=torch.tensor([[0.2, 0.8, -1.0]]))
+    before, _ = acquirer.step(view, acquirer.init(torch.arange(1)))
+    with torch.no_grad():
+        acquirer.level.weight.copy_(torch.tensor([[0.0, 0.0, 2.0]]))
+    after, _ = acquirer.step(view, acquirer.init(torch.arange(1)))
+    assert torch.allclose(after.values - before.values, torch.full((1, 4), -2.0), atol=1e-5)
+
+
+@pytest.mark.parametrize(("series", "reads"), [(READS_PREDICTION - 1, False), (READS_PREDICTION, True)])
+def test_predictions_are_read_where_there_are_many_training_series(series, reads, monkeypatch):
+    data = tiny_dataset(n_train=40)
+    monkeypatch.setattr("whichwhen.model.READS_PREDICTION", len(data.train) + (READS_PREDICTION - series))
+    acquirer = make_model(recipe_spec(), data).policy.acquirer
+    assert isinstance(acquirer, WithOwnPredictor) == reads
 
 
 # -- the waiting term

@@ -5,7 +5,7 @@ import torch
 
 from builders import PREDICTORS, features_of, tiny_batch, tiny_policy
 from whichwhen.acquirers import LearnedAcquirer, WithOwnPredictor
-from whichwhen.acquirers._inputs import ViewInput
+from whichwhen.acquirers._inputs import ViewInput, Waiting
 from whichwhen.afterwards import walk_then_read
 from whichwhen.budget import PerStep, Price, RandomPrice, Total, Unlimited, caps_up_to
 from whichwhen.menu import Menu, Order
@@ -62,6 +62,7 @@ def unrolled_with_detached_inputs(policy, batch):
         if acquirer.unit == "log-worth":
             last = torch.where(state.selection.request > 0, float(t), last)
             scores = scores + acquirer.waiting.weight * torch.log1p(t - last)
+            scores = scores + acquirer.level(context.detach()) if acquirer.reads_context else scores
         allowance = policy.budget.allow(state.ledger, reveal, policy.menu)
         selection = policy.selector.select(Scores(scores, acquirer.unit), allowance, torch.ones(5), generator)
         state = replace(state, predictor=predictor_state, selection=selection)
@@ -168,10 +169,16 @@ def test_a_walk_whose_decisions_are_taken_up_again_is_that_of_the_detached_loop(
     assert_replayed_is_detached(policy, tiny_batch(lengths))
 
 
+@pytest.mark.parametrize("reads", ["state", "prediction"])
 @pytest.mark.parametrize("predictor", PREDICTORS)
-def test_so_it_is_for_every_predictor_and_for_an_acquirer_with_its_own_copy_of_it(predictor):
+def test_so_it_is_for_every_predictor_and_for_an_acquirer_with_its_own_copy_of_it(predictor, reads):
     policy, other = (tiny_policy("learned", predictor, context=True, seed=seed) for seed in (0, 1))
-    policy = replace(policy, acquirer=WithOwnPredictor(policy.acquirer, other.predictor), budget=random_prices(SINGLES))
+    own = WithOwnPredictor(policy.acquirer, other.predictor)
+    if reads == "prediction":
+        torch.manual_seed(0)
+        inner = LearnedAcquirer(ViewInput(5, 5, 7, 2, context_size=4), 8, Waiting(torch.eye(5)))
+        own = WithOwnPredictor(inner, other.predictor, n_classes=3)
+    policy = replace(policy, acquirer=own, budget=random_prices(SINGLES))
     policy = policy.with_selector(Gate())
     batch = tiny_batch((6, 5, 2))
     plain, quick = roll_out_detached(policy, batch, seeded()), roll_out_replayed(policy, batch, seeded())

@@ -31,6 +31,11 @@ __all__ = [
 ]
 
 
+def prediction_size(n_classes: int) -> int:
+    """Width of what :func:`read_prediction` makes of C classes."""
+    return n_classes + 1 if n_classes else 0
+
+
 def make_acquirer(
     kind: AcquirerKind,
     spec: AcquirerSpec,
@@ -40,6 +45,7 @@ def make_acquirer(
     context_size: int,
     seed: int,
     gated: bool = True,
+    n_classes: int = 0,
 ) -> Acquirer:
     """An acquirer with fresh weights, and before what it is fitted on or told.
 
@@ -52,6 +58,7 @@ def make_acquirer(
         context_size: width of the predictor's context.
         seed: of random requests.
         gated: whether a learned acquirer's scores are log worths, or logits as in the paper.
+        n_classes: C for one that reads the prediction where it does not read the predictor's context.
     """
     n_features, n_orders = len(menu.features), len(menu.orders)
     match kind:
@@ -61,7 +68,7 @@ def make_acquirer(
                 n_orders,
                 horizon,
                 spec.time_features,
-                context_size=context_size if spec.context else 0,
+                context_size=context_size if spec.context else prediction_size(n_classes),
                 value_features=spec.value_features,
                 delays=menu.delays,
             )

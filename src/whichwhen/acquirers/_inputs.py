@@ -35,7 +35,7 @@ class ViewInput(nn.Module):
     ) -> None:
         super().__init__()
         self.time = TimeCode(horizon, time_features)
-        self.reads_context = context_size > 0
+        self.reads_context, self.context_size = context_size > 0, context_size
         self.reads_under_way = delays
         self.n_features, self.n_orders = n_features, n_orders
         self.width = (2 + 2 * value_features) * n_features + self.time.width + context_size + delays * n_orders

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,7 +18,7 @@ _SMALL = 0.3
 
 
 class _Network(Acquirer):
-    """What the two have in common: what they read, and the waiting term.
+    """What the two have in common: what they read, the waiting term, and a term of the context that moves all scores.
 
     Args:
         inputs: what it reads.
@@ -32,6 +32,10 @@ class _Network(Acquirer):
         self.reads_context = inputs.reads_context
         self.inputs = inputs
         self.waiting = waiting
+        self.level = nn.Linear(inputs.context_size, 1) if waiting is not None and inputs.reads_context else None
+        if self.level is not None:
+            nn.init.zeros_(self.level.weight)
+            nn.init.zeros_(self.level.bias)
         self.unit = "logits" if waiting is None else "log-worth"
 
     def start_at(self, worth: float) -> None:
@@ -47,6 +51,8 @@ class _Network(Acquirer):
     def _scored(self, scores: Tensor, view: View, state: State, kept: State) -> tuple[Scores, State]:
         if self.waiting is None:
             return Scores(scores, self.unit), kept
+        if self.level is not None:
+            scores = scores + self.level(view.context)
         if self.unit == "nats":  # a drop of the loss that was regressed needs no help to take turns
             return Scores(scores, self.unit), {**kept, **{name: state[name] for name in self.waiting.init(0)}}
         waiting, waited = self.waiting(view, state)
@@ -99,17 +105,33 @@ class RecurrentAcquirer(_Network):
         return self._scored(self.scores(hidden), view, state, {"memory": memory})
 
 
+_LEAST_ENTROPY, _ENTROPY_SCALE = 1e-3, 3.0
+
+
+def read_prediction(logits: Float[Tensor, "B C"]) -> Float[Tensor, "B C+1"]:
+    """Class probabilities, and the logarithm of their entropy on a scale of about 1."""
+    shares = logits.softmax(-1)
+    entropy = -(shares * logits.log_softmax(-1)).sum(-1, keepdim=True)
+    return torch.cat([shares, (entropy + _LEAST_ENTROPY).log() / _ENTROPY_SCALE], -1)
+
+
 class WithOwnPredictor(Acquirer):
-    """An acquirer that reads a predictor's context, with its own copy of that predictor.
+    """An acquirer that reads what a predictor says, with its own copy of that predictor.
 
     The copy is what the predictor was when the acquirer stopped learning: a predictor that goes on learning would change the
     requests.
+
+    Args:
+        inner: what reads the prediction, or the predictor's context.
+        predictor: the copy.
+        n_classes: C where the prediction is read (:func:`read_prediction`); 0 = the predictor's context is.
     """
 
-    def __init__(self, inner: Acquirer, predictor: Predictor) -> None:
+    def __init__(self, inner: Acquirer, predictor: Predictor, n_classes: int = 0) -> None:
         super().__init__()
-        self.inner = inner
-        self.predictor = predictor.requires_grad_(False)
+        self.inner: Acquirer = inner
+        self.predictor: Predictor = predictor.requires_grad_(False)
+        self.n_classes = n_classes
 
     @property
     def remembers(self) -> bool:  # type: ignore[override]
@@ -125,6 +147,10 @@ class WithOwnPredictor(Acquirer):
         """As inside."""
         self.inner.start_at(worth)  # type: ignore[operator]
 
+    def around(self, inner: Acquirer) -> WithOwnPredictor:
+        """Another acquirer with the same copy."""
+        return WithOwnPredictor(inner, self.predictor, self.n_classes)
+
     def follow(self, predictor: Predictor) -> None:
         """Take over a predictor's weights."""
         self.predictor.load_state_dict(predictor.state_dict())
@@ -139,14 +165,17 @@ class WithOwnPredictor(Acquirer):
     def init(self, keys: Int[Tensor, " B"]) -> State:
         """The states of both."""
         context, own = self.predictor.init(len(keys))
+        if self.n_classes:
+            context = read_prediction(context.new_zeros(len(keys), self.n_classes))
         return {"context": context, **_named("own", own), **_named("inner", self.inner.init(keys))}
 
     def step(self, view: View, state: State) -> tuple[Scores, State]:
-        """The copy reads what arrived, the acquirer reads the copy's context."""
+        """The copy reads what arrived, the acquirer what the copy makes of it."""
         context, own = state["context"], _part("own", state)
         if view.asked is not None:
             with torch.no_grad():
-                _, context, own = self.predictor.step(view.reveal, own)
+                logits, context, own = self.predictor.step(view.reveal, own)
+                context = read_prediction(logits) if self.n_classes else context
         scores, inner = self.inner.step(replace(view, context=context), _part("inner", state))
         return scores, {"context": context, **_named("own", own), **_named("inner", inner)}
 

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from whichwhen.acquirers import WithOwnPredictor
 from whichwhen.afterwards import Reader, Unread, read_afterwards
 from whichwhen.contracts import Acquirer
 from whichwhen.noise import Generator
@@ -47,12 +48,17 @@ def roll_out_replayed(policy: Policy, batch: Batch, generator: Generator | None 
     ``batch`` holds the longest series first.
     """
     acquirer = policy.acquirer
-    walker = Recording(acquirer)
+    if isinstance(acquirer, WithOwnPredictor):  # whose predictor need not read everything twice
+        own, acquirer = acquirer, acquirer.inner
+        walker = Recording(acquirer)
+        walking: Acquirer = own.around(walker)
+    else:
+        walking = walker = Recording(acquirer)
     selector = policy.selector
     quick = replace(selector, bills=False) if isinstance(selector, Gate) else selector
     with torch.no_grad():
         walked = roll_out(
-            replace(policy, acquirer=walker, predictor=Unread(policy.predictor), selector=quick), batch, generator
+            replace(policy, acquirer=walking, predictor=Unread(policy.predictor), selector=quick), batch, generator
         )
     # a decision is made for all that took part in the step before; it counts for those that take part in its own
     views = [narrow(view, n) for view, n in zip(walker.views, walked.sizes, strict=False)]
