@@ -108,9 +108,8 @@ def test_the_history_has_a_line_for_each_round_and_the_rate_falls_along_one_cosi
     assert state.rounds == len(state.history)
     last = {"warm-up": 0, "with noise": 0, "joint": 4, "settle": 7}
     for line in state.history:
-        if line["phase"] != "joint":  # there the last group is the acquirer's
-            at = last[line["phase"]] + line["step"] - 1
-            assert line["learning_rate"] == pytest.approx(0.005 * 0.5 * (1 + math.cos(math.pi * at / 11)))
+        at = last[line["phase"]] + line["step"] - 1
+        assert line["learning_rate"] == pytest.approx(0.005 * 0.5 * (1 + math.cos(math.pi * at / 11)))
 
 
 def test_the_predictor_learns_in_each_phase_and_the_acquirer_in_the_joint_one_alone(data):

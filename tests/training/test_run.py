@@ -249,7 +249,7 @@ def test_a_run_can_be_started_again_from_its_spec(finished, tmp_path):
 
 
 def test_another_seed_gives_another_run(finished, tmp_path):
-    train(tiny_spec(**SPEC, seed=1), tmp_path / "other", data=tiny_dataset())
+    train(tiny_spec(**(SPEC | {"seed": 1})), tmp_path / "other", data=tiny_dataset())
     one, other = (load_file(folder / "weights.safetensors") for folder in (finished, tmp_path / "other"))
     assert not any(one[name].equal(other[name]) for name in one)
 

@@ -340,7 +340,7 @@ class _Recipe:
                 "validation_loss": scores.loss,
                 "validation_accuracy": scores.accuracy,
                 "validation_auroc": scores.auroc,
-                "learning_rate": self.optimizer.param_groups[-1]["lr"],
+                "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "best": True,
                 "cpu_seconds": round(state.cpu_seconds, 3),
             }
