@@ -10,7 +10,7 @@ JOBS ?= 2
 .PHONY: help demo test check bench format wheel clean
 
 help:
-	@echo "make demo     train random, static, learned and complete acquirers on real data: table and figures"
+	@echo "make demo     train static, round-robin, learned and complete acquirers on real data: table and figures"
 	@echo "make test     run the tests, two files at a time (JOBS=2)"
 	@echo "make check    format, lint, types, import layers"
 	@echo "make bench    measure what acquisition costs; fails where a limit is missed"
