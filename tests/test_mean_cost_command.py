@@ -150,9 +150,23 @@ def test_evaluate_prints_what_was_asked_for_and_spent(
 
 
 @pytest.mark.parametrize(("flag", "amount"), BUDGETS)
-def test_which_of_the_two_serves_another_budget_is_found_again_on_validation(
+def test_of_few_validation_series_the_network_serves_all_other_budgets(
     flag: str, amount: float, runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for kind in KEPT:
+        document = json.loads(printed(("evaluate", str(runs[kind]), flag, str(amount), *SPLIT, "--json"), capsys))
+        assert document["kept"] == "learned-only"
+
+
+@pytest.mark.parametrize(("flag", "amount"), BUDGETS)
+def test_which_of_the_two_serves_another_budget_is_found_again_on_validation(
+    flag: str,
+    amount: float,
+    runs: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("whichwhen.evaluation.choice.FEW", 1)  # as if there were many validation series
     one, other = (
         json.loads(printed(("evaluate", str(runs[kind]), flag, str(amount), *SPLIT, "--json"), capsys)) for kind in KEPT
     )

@@ -17,6 +17,9 @@ from whichwhen.model import Model
 from whichwhen.rollout import Policy
 from whichwhen.specs import BudgetSpec
 
+FEW = 100
+"""Validation series below which their mean loss says little about which of two models is better."""
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -39,7 +42,8 @@ def choose_at_budget(
     """The model with the lowest validation loss at a budget; ties go to the first.
 
     Under a price, and under a mean cost at the price that was found for it, what is asked for is added to the loss: cheaper is
-    better where predictions are as good.
+    better where predictions are as good. With few validation series, a budget other than that of training goes to the network
+    if it reaches it: the network was settled for all budgets, a rule for its own.
 
     Args:
         models: trained on the same data.
@@ -58,7 +62,10 @@ def choose_at_budget(
     price = _charge(models, policies, wanted)
     found = [evaluate(policy, validation, device=device, loop=walk_then_read).metrics for policy in policies]
     losses = [metrics.loss + price * metrics.requested_cost for metrics in found]
-    best = min(range(len(models)), key=lambda i: losses[i])
+    able = list(range(len(models)))
+    if len(validation) < FEW and wanted != models[0].card.spec.budget:
+        able = [i for i in able if knows_prices(models[i].card, policies[i]) and not warned[i]] or able
+    best = min(able, key=lambda i: losses[i])
     for warning in warned[best]:  # that another one does not reach a budget is nobody's concern
         warnings.warn(warning.message, stacklevel=2)
     return Chosen(models[best], policies[best], losses[best])

@@ -35,6 +35,7 @@ from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unli
 from whichwhen.data.store import Dataset
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Metrics, evaluate
+from whichwhen.evaluation.choice import FEW
 from whichwhen.evaluation.prices import knows_prices, with_budget
 from whichwhen.model import Card, Model, blank_model, fit_inputs, fit_rule, importance_of, make_budget
 from whichwhen.noise import NoisePool
@@ -83,10 +84,8 @@ ROUND = 200
 """Optimiser steps between two lines of the history and two checkpoints."""
 TURNS = (1, 1.5, 2, 3, 4, 5, 8, 12)
 """Sizes of round robins that are tried, as multiples of what the budget buys."""
-FEW = 100
-"""Validation series below which the choice between network and rule takes a mean over several rounds."""
 LAST_ROUNDS = 4
-"""So many."""
+"""Of a phase: with few validation series the choice between network and rule takes the mean over these."""
 WINDOWS = 32
 """Batches' worth of noise that are drawn at a time."""
 
