@@ -264,41 +264,18 @@ class Reading(Rows):
     logits_by_row: Float[Tensor, "N C"]
 
 
-@dataclass(frozen=True)
-class Rollout(Rows):
-    """The record of an episode. Losses, rewards and metrics are derived from it, not stored in it.
+class Episode(Rows):
+    """What happened to B series, with the decisions behind it. Losses, rewards and metrics are derived from it.
 
-    It holds the steps as they were taken, longest series first, so that there is no padding: ``flat`` views are
-    ``[N, …]``, step after step, N being the sum of all lengths. The padded views ``[B, T, …]``, in the batch's own order,
-    are made when they are asked for. Entry t of those is the selection that was *measured* at step t (made after step t-1,
-    or before the first step), what it revealed, the prediction after it and what was billed for it. A request made after the
-    last step is not in the record and not billed. Everything after the end of a series is 0.
-
-    Attributes:
-        steps: T records; the first n_t of the sorted series take part in step t.
-        by_length: which series of the batch stands where in the steps, longest first.
-        lengths: number of steps of each series, in the batch's own order.
-        flat_logits: predictions ``[N, C]``, where they were not made step by step.
+    The padded views ``[B, T, …]``, in the batch's own order, are made when they are asked for. Entry t of those is the
+    selection that was *measured* at step t (made after step t-1, or before the first step), what it revealed, the prediction
+    after it and what was billed for it. A request made after the last step is not in the record and not billed. Everything
+    after the end of a series is 0.
     """
-
-    steps: tuple[Step, ...]
-    by_length: Int[Tensor, " B"]
-    lengths: Int[Tensor, " B"]
-    flat_logits: Float[Tensor, "N C"] | None = None
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:  # type: ignore[override]
-        """How many series take part in each step."""
-        return tuple(len(step.cost) for step in self.steps)
-
-    @cached_property
-    def logits_by_row(self) -> Float[Tensor, "N C"]:  # type: ignore[override]
-        """Predictions, step after step."""
-        return self.flat(lambda step: step.logits) if self.flat_logits is None else self.flat_logits
 
     def flat(self, part: Callable[[Step], R]) -> R:
         """One part of all steps, step after step: ``[N, …]``."""
-        return join([part(step) for step in self.steps])
+        raise NotImplementedError
 
     @cached_property
     def reveals(self) -> Reveal:
@@ -328,7 +305,64 @@ class Rollout(Rows):
     @cached_property
     def valid(self) -> Bool[Tensor, "B T"]:
         """Whether the series has this step."""
-        return self.lengths.unsqueeze(1) > torch.arange(len(self.steps), device=self.lengths.device)
+        return self.lengths.unsqueeze(1) > torch.arange(len(self.sizes), device=self.lengths.device)
+
+
+@dataclass(frozen=True)
+class Rollout(Episode):
+    """The record of an episode that was walked through step by step, longest series first, so that there is no padding.
+
+    Attributes:
+        steps: T records; the first n_t of the sorted series take part in step t.
+        by_length: which series of the batch stands where in the steps, longest first.
+        lengths: number of steps of each series, in the batch's own order.
+        flat_logits: predictions ``[N, C]``, where they were not made step by step.
+    """
+
+    steps: tuple[Step, ...]
+    by_length: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    flat_logits: Float[Tensor, "N C"] | None = None
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:  # type: ignore[override]
+        """How many series take part in each step."""
+        return tuple(len(step.cost) for step in self.steps)
+
+    @cached_property
+    def logits_by_row(self) -> Float[Tensor, "N C"]:  # type: ignore[override]
+        """Predictions, step after step."""
+        return self.flat(lambda step: step.logits) if self.flat_logits is None else self.flat_logits
+
+    def flat(self, part: Callable[[Step], R]) -> R:
+        """One part of all steps, step after step: ``[N, …]``."""
+        return join([part(step) for step in self.steps])
+
+
+@dataclass(frozen=True)
+class Replay(Episode):
+    """The record of an episode whose decisions were all scored again in one call: one step that holds those of all.
+
+    Attributes:
+        step: ``[N, …]`` in each of its parts, step after step, longest series first.
+        by_length: which series of the batch stands where, longest first.
+        lengths: number of steps of each series, in the batch's own order.
+        sizes: how many series take part in each step.
+    """
+
+    step: Step
+    by_length: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    sizes: tuple[int, ...]
+
+    @property
+    def logits_by_row(self) -> Float[Tensor, "N C"]:  # type: ignore[override]
+        """Predictions, step after step."""
+        return self.step.logits
+
+    def flat(self, part: Callable[[Step], R]) -> R:
+        """One part of all steps, step after step: ``[N, …]``."""
+        return part(self.step)
 
 
 def tree_map(fn: Callable[[Tensor], Tensor], record: R) -> R:

@@ -96,7 +96,7 @@ def before_the_result() -> dict:
 
 
 def within_the_joint_phase() -> dict:
-    recipe.roll_out_replayed = on_call(3, recipe.roll_out_replayed)
+    recipe.replay = on_call(3, recipe.replay)
     return {}
 
 

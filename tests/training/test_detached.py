@@ -13,9 +13,9 @@ from whichwhen.noise import NoisePool
 from whichwhen.rollout import begin, measure, roll_out
 from whichwhen.selection import Gate, SequentialGumbel
 from whichwhen.training import EndToEnd
-from whichwhen.training.detached import DetachedView, roll_out_detached, roll_out_replayed
+from whichwhen.training.detached import DetachedView, replay, roll_out_detached, roll_out_replayed, together, walk
 from whichwhen.training.objectives import Priced
-from whichwhen.types import Hindsight, Scores
+from whichwhen.types import Hindsight, Scores, tree_map
 
 PAPER = [SequentialGumbel(), SequentialGumbel(repeat="penalty")]
 RELAXED = [Gate(), *PAPER]
@@ -187,6 +187,35 @@ def test_so_it_is_for_every_predictor_and_for_an_acquirer_with_its_own_copy_of_i
     mine = list(policy.acquirer.inner.parameters())
     losses = [Priced(EndToEnd(0.3), policy.rules).loss(one, Hindsight(batch, torch.arange(3))) for one in (quick, plain)]
     assert_close_in_units_of_the_largest(*(torch.autograd.grad(loss, mine) for loss in losses))
+
+
+@pytest.mark.parametrize("menu", [SINGLES, PANELS], ids=["singles", "panels"])
+@pytest.mark.parametrize("lengths", [[(6, 5, 2), (6, 4, 1)], [(2, 1), (6, 3)], [(3, 3), (3, 3)]], ids=str)
+def test_batches_that_are_walked_together_are_parts_of_one_batch(lengths, menu):
+    policy = replace(tiny_policy("learned", menu=menu), budget=random_prices(menu), selector=Gate())
+    batches = [tiny_batch(own) for own in lengths]
+    at_once = together(batches)
+    order = torch.sort(at_once.lengths, descending=True, stable=True).indices
+    whole_batch = tree_map(lambda tensor: tensor[order], at_once)
+    whole = roll_out_replayed(policy, whole_batch, seeded())
+    walked = walk(policy, batches, seeded())
+    parts = [replay(policy, walked, i, batch) for i, batch in enumerate(batches)]
+    place = torch.argsort(order).split([batch.size for batch in batches])
+    for part, batch, own in zip(parts, batches, place, strict=True):
+        assert torch.equal(part.selections.request, whole.selections.request[own, : batch.steps])
+        assert torch.equal(part.reveals.mask, whole.reveals.mask[own, : batch.steps])
+        assert torch.equal(part.cost, whole.cost[own, : batch.steps])
+        assert torch.allclose(part.logits, whole.logits[own, : batch.steps], atol=1e-5)
+    share = [batch.size / at_once.size for batch in batches]
+    labels = torch.arange(at_once.size) % 3
+    objective, learning = Priced(EndToEnd(0.3), policy.rules), list(policy.acquirer.parameters())
+    losses = [
+        weight * objective.loss(part, Hindsight(batch, labels[own]))
+        for weight, part, batch, own in zip(share, parts, batches, place, strict=True)
+    ]
+    found = torch.autograd.grad(sum(losses), learning)
+    expected = torch.autograd.grad(objective.loss(whole, Hindsight(whole_batch, labels)), learning)
+    assert_close_in_units_of_the_largest(found, expected)
 
 
 class Remembering(LearnedAcquirer):

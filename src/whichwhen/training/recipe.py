@@ -20,6 +20,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,11 @@ from whichwhen.specs import RULES, AcquirerKind
 from whichwhen.training.augment import augmented, spread_of
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.class_weights import class_weights
-from whichwhen.training.detached import roll_out_branching, roll_out_detached, roll_out_replayed
+from whichwhen.training.detached import replay, roll_out_branching, roll_out_detached, walk
 from whichwhen.training.objectives import EndToEnd, make_objective
 from whichwhen.training.requests import Requests, collect, losses_on, mixture, random_requests
 from whichwhen.training.trained import Candidate, Trained
-from whichwhen.types import Hindsight, Rows
+from whichwhen.types import Episode, Hindsight, Rows
 
 WARM_UP, JOINT, SETTLE = 900, 1500, 2400
 """Optimiser steps of the phases, for up to ``MANY`` series."""
@@ -86,6 +87,8 @@ TURNS = (1, 1.5, 2, 3, 4, 5, 8, 12)
 """Sizes of round robins that are tried, as multiples of what the budget buys."""
 LAST_ROUNDS = 4
 """Of a phase: with few validation series the choice between network and rule takes the mean over these."""
+AHEAD, AHEAD_CELLS = 4, 1 << 22
+"""Batches that the acquirer walks through at once in the joint phase, and values of theirs at most."""
 WINDOWS = 32
 """Batches' worth of noise that are drawn at a time."""
 
@@ -292,17 +295,13 @@ class _Recipe:
         assert learner is not None
         for module in learner.modules().values():
             module.train()
-        step = {"warm-up": self._warm_up_step, "with noise": self._warm_up_step, "joint": self._joint_step}.get(
-            phase.name, self._settling_step
-        )
         place = (self.spec.seed, phase.stream, number)
         self.noise = NoisePool(keyed.stream_seed(*place, "noise"), self._windows)
         self.rng = np.random.default_rng(keyed.stream_seed(*place, "rows"))
         totals = np.zeros(3)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed.stream_seed(*place, "dropout"))
-            for number_of_step, (rows, salt) in zip(steps, self._batches(phase, steps), strict=True):
-                loss, record, known = step(learner, rows, salt)
+            for number_of_step, (loss, record, known) in zip(steps, self._losses(phase, learner, steps), strict=True):
                 self._descend(learner, loss, phase.start + number_of_step)
                 totals += self._tally(loss, record, known)
         means = totals / len(steps)
@@ -354,14 +353,19 @@ class _Recipe:
         self.on_epoch(state)
 
     # ---- steps --------------------------------------------------------------------------------------------------------------
-    def _warm_up_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
-        known = self._known(rows, salt)
-        requests = random_requests(len(rows), known.batch.steps, self._orders, self.noise)
-        return self._read(learner, known, requests)
-
-    def _settling_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
-        known = self._known(rows, salt)
-        return self._read(learner, known, mixture(self.sets, self.shown, self.rng, rows))
+    def _losses(self, phase: Phase, learner: Model, steps: range) -> Iterator[tuple[Tensor, Rows, Hindsight]]:
+        """The loss of each step, worked out when it is asked for: by then the step before has been taken."""
+        batches = self._batches(phase, steps)
+        if phase.name == "joint":
+            yield from self._joint_losses(learner, batches)
+            return
+        for rows, salt in batches:
+            known = self._known(rows, salt)
+            if phase.name in ("warm-up", "with noise"):
+                requests = random_requests(len(rows), known.batch.steps, self._orders, self.noise)
+            else:
+                requests = mixture(self.sets, self.shown, self.rng, rows)
+            yield self._read(learner, known, requests)
 
     def _read(self, learner: Model, known: Hindsight, requests: Tensor) -> tuple[Tensor, Rows, Hindsight]:
         """The prediction loss on given requests; what must be asked is."""
@@ -369,25 +373,45 @@ class _Recipe:
         record = read_requests(learner.policy.predictor, rules, known.batch, rules.with_mandatory(requests.to(self.device)))
         return EndToEnd(self.spec.training.step_loss).loss(record, known), record, known
 
-    def _joint_step(self, learner: Model, rows: np.ndarray, salt: int) -> tuple[Tensor, Rows, Hindsight]:
+    def _joint_losses(
+        self, learner: Model, batches: Iterator[tuple[np.ndarray, int]]
+    ) -> Iterator[tuple[Tensor, Rows, Hindsight]]:
+        """The acquirer walks through several batches at once, ahead of the steps that learn from them."""
+        acquirer: Any = learner.policy.acquirer
+        policy = replace(learner.policy, budget=self._training_budget(), selector=Gate())
+        objective = make_objective(self.spec, policy, priced=True)
+        one_by_one = roll_out_branching if objective.branches else roll_out_detached if acquirer.remembers else None
+        while block := list(islice(batches, 1 if one_by_one else self._ahead)):
+            if isinstance(acquirer, WithOwnPredictor):
+                acquirer.follow(learner.policy.predictor)
+            parts = [self._explorers(rows, salt) for rows, salt in block]
+            walked = None if one_by_one else walk(policy, [known.batch for known, _ in parts], self.noise)
+            for number, (known, others) in enumerate(parts):
+                record: Episode
+                if one_by_one is not None:
+                    record = one_by_one(policy, known.batch, self.noise)
+                else:
+                    assert walked is not None
+                    record = replay(policy, walked, number, known.batch)
+                loss = objective.loss(record, known)
+                if others is not None:
+                    share = len(others.labels) / (len(others.labels) + len(known.labels))
+                    requests = random_requests(len(others.labels), others.batch.steps, self._orders, self.noise, LARGEST_SHARE)
+                    loss = (1 - share) * loss + share * self._read(learner, others, requests)[0]
+                yield loss, record, known
+
+    def _explorers(self, rows: np.ndarray, salt: int) -> tuple[Hindsight, Hindsight | None]:
+        """The series of a batch that the acquirer decides for, and those that ask at random."""
         explores = self.rng.random(len(rows)) < EXPLORE
         if explores.all():
             explores[0] = False
-        acquirer: Any = learner.policy.acquirer
-        if isinstance(acquirer, WithOwnPredictor):
-            acquirer.follow(learner.policy.predictor)
-        policy = replace(learner.policy, budget=self._training_budget(), selector=Gate())
-        objective = make_objective(self.spec, policy, priced=True)
-        known = self._known(rows[~explores], salt)
-        walk = roll_out_branching if objective.branches else roll_out_detached if acquirer.remembers else roll_out_replayed
-        record = walk(policy, known.batch, self.noise)
-        loss = objective.loss(record, known)
-        share = float(explores.mean())
-        if share:
-            others = self._known(rows[explores], salt)
-            requests = random_requests(len(others.labels), others.batch.steps, self._orders, self.noise, LARGEST_SHARE)
-            loss = (1 - share) * loss + share * self._read(learner, others, requests)[0]
-        return loss, record, known
+        return self._known(rows[~explores], salt), self._known(rows[explores], salt) if explores.any() else None
+
+    @property
+    def _ahead(self) -> int:
+        """How many batches the acquirer walks through at once: fewer where series are long or wide."""
+        cells = min(self.spec.training.batch_size, len(self.data.train)) * self.data.horizon
+        return max(1, min(AHEAD, AHEAD_CELLS // (cells * max(self._orders, len(self.data.features)))))
 
     def _known(self, rows: np.ndarray, salt: int) -> Hindsight:
         known = replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from whichwhen.contracts import Predictor
 from whichwhen.ordering import Rules
-from whichwhen.types import Hindsight, Reveal, Rollout, Rows, State, join
+from whichwhen.types import Episode, Hindsight, Reveal, Rollout, Rows, State, join
 
 
 class Objective(ABC):
@@ -27,7 +27,7 @@ class Objective(ABC):
     branches: bool = False
 
     @abstractmethod
-    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+    def loss(self, record: Episode, hindsight: Hindsight) -> Float[Tensor, ""]:
         """The mean over the series of a batch."""
 
 
@@ -55,7 +55,7 @@ def _weight(hindsight: Hindsight, labels: Tensor, series: Tensor | None) -> Tens
     return torch.stack(parts).prod(0) if parts else None
 
 
-def bills_by_row(rules: Rules, delivered: bool, record: Rollout, hindsight: Hindsight) -> Float[Tensor, "N K"]:
+def bills_by_row(rules: Rules, delivered: bool, record: Episode, hindsight: Hindsight) -> Float[Tensor, "N K"]:
     """What each order costs at each row of a record; where only deliveries count, nothing if it could not be answered."""
     series, time, batch = record.series_by_row, record.time_by_row, hindsight.batch
     rules = rules.to(batch.values.device)
@@ -64,11 +64,12 @@ def bills_by_row(rules: Rules, delivered: bool, record: Rollout, hindsight: Hind
     return rules.bills(batch.observed[series, time])
 
 
-def branch(predictor: Predictor, record: Rollout, reveals: Reveal) -> Float[Tensor, "N C"]:
+def branch(predictor: Predictor, record: Episode, reveals: Reveal) -> Float[Tensor, "N C"]:
     """What the predictor would say after each step, had ``reveals`` arrived there instead, and all before it as it did.
 
     All steps at once where the states have one shape, else step by step.
     """
+    assert isinstance(record, Rollout), "an episode whose states were not kept"
     states: list[State] = [step.before or {} for step in record.steps]
     shapes = {tuple(tensor.shape[1:] for tensor in state.values()) for state in states}
     if len(shapes) == 1:

@@ -12,7 +12,7 @@ from torch import Tensor
 from whichwhen.selection import draw_log_prob
 from whichwhen.training.objectives.base import Objective, row_loss
 from whichwhen.training.objectives.end_to_end import EndToEnd
-from whichwhen.types import Hindsight, Rollout
+from whichwhen.types import Episode, Hindsight
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Foresight(Objective):
     weight: float = 1.0
     entropy: float = 0.02
 
-    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+    def loss(self, record: Episode, hindsight: Hindsight) -> Float[Tensor, ""]:
         """Prediction loss, minus what the requests were credited with, minus entropy."""
         predicting = EndToEnd(self.step_loss).loss(record, hindsight)
         scores = record.flat(lambda step: step.scores.values)
         if not scores.requires_grad:  # nothing to learn for this acquirer
             return predicting
-        order = join_orders(record)
+        order = record.flat(lambda step: step.selection).order
         feasible = record.flat(lambda step: step.selection.feasible)
         if feasible is None:
             feasible = torch.ones_like(scores, dtype=torch.bool)
@@ -49,23 +49,16 @@ class Foresight(Objective):
         )
 
     @torch.no_grad()
-    def credit(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, " N"]:
+    def credit(self, record: Episode, hindsight: Hindsight) -> Float[Tensor, " N"]:
         """How much better than usual things went from each row's request on."""
         losses = row_loss(record.logits_by_row.detach(), record, hindsight)
         padded = record.padded(losses)
         final = padded.gather(1, (record.lengths - 1).unsqueeze(1))
         start = padded.new_full((len(padded), 1), math.log(record.logits_by_row.shape[1]))
         gain = (torch.cat([start, padded[:, :-1]], 1) - final)[record.series_by_row, record.time_by_row]
-        time, steps = record.time_by_row, len(record.steps)
+        time, steps = record.time_by_row, len(record.sizes)
         counts = torch.bincount(time, minlength=steps).clamp(min=1)
         mean = torch.bincount(time, gain, minlength=steps) / counts
         centred = gain - mean[time]
         std = (torch.bincount(time, centred.square(), minlength=steps) / counts).sqrt()
         return centred / (std[time] + 1e-3)
-
-
-def join_orders(record: Rollout) -> Tensor:
-    """The draws of all rows, ``[N, S]``, -1 where a row has fewer."""
-    parts = [step.selection.order for step in record.steps]
-    most = max(part.shape[1] for part in parts)
-    return torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[1]), value=-1) for part in parts])

@@ -10,7 +10,7 @@ from torch import Tensor
 from whichwhen.contracts import Predictor
 from whichwhen.training.objectives.base import Objective, branch, frozen, row_loss
 from whichwhen.training.objectives.end_to_end import asked_at_every_step
-from whichwhen.types import Hindsight, Rollout
+from whichwhen.types import Episode, Hindsight
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class GreedyCMI(Objective):
     step_loss: float = 0.3
     branches = True
 
-    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+    def loss(self, record: Episode, hindsight: Hindsight) -> Float[Tensor, ""]:
         """The predictor's loss, and the acquirer's."""
         predicting = asked_at_every_step(record, hindsight, self.step_loss)
         with frozen(self.predictor):

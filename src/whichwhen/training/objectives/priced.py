@@ -9,7 +9,7 @@ from torch import Tensor
 
 from whichwhen.ordering import Rules
 from whichwhen.training.objectives.base import Objective, bills_by_row
-from whichwhen.types import Hindsight, Rollout
+from whichwhen.types import Episode, Hindsight
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Priced(Objective):
         """As inside."""
         return self.inner.branches
 
-    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+    def loss(self, record: Episode, hindsight: Hindsight) -> Float[Tensor, ""]:
         """Prediction loss and bill."""
         relaxed = record.flat(lambda step: step.selection.relaxed)
         price = record.flat(lambda step: step.selection.price)

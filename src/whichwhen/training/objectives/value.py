@@ -11,7 +11,7 @@ from torch import Tensor
 from whichwhen.rollout import Policy
 from whichwhen.training.objectives.base import Objective, branch, row_loss
 from whichwhen.training.objectives.end_to_end import asked_at_every_step
-from whichwhen.types import Hindsight, Reveal, Rollout
+from whichwhen.types import Episode, Hindsight, Reveal
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class OrderValue(Objective):
     delivered: bool = False
     branches = True
 
-    def loss(self, record: Rollout, hindsight: Hindsight) -> Float[Tensor, ""]:
+    def loss(self, record: Episode, hindsight: Hindsight) -> Float[Tensor, ""]:
         """The predictor's loss, and the squared error of the scores."""
         predicting = asked_at_every_step(record, hindsight, self.step_loss)
         scores = record.flat(lambda step: step.scores.values)
@@ -57,13 +57,13 @@ class OrderValue(Objective):
             errors.append(error.mean() if open_ is None else error[open_.any(1)].sum() / open_.any(1).sum().clamp(min=1))
         return predicting + torch.stack(errors).mean()
 
-    def _open(self, record: Rollout, hindsight: Hindsight) -> Bool[Tensor, "N K"]:
+    def _open(self, record: Episode, hindsight: Hindsight) -> Bool[Tensor, "N K"]:
         """Which orders would be billed at each row: those that could be answered, or take longer than a step."""
         batch = hindsight.batch
         rules = self.policy.rules.to(batch.values.device)
         return rules.bills(batch.observed[record.series_by_row, record.time_by_row]) > 0
 
-    def _alone(self, record: Rollout, hindsight: Hindsight, order: Int[Tensor, " N"] | None) -> Float[Tensor, " N"]:
+    def _alone(self, record: Episode, hindsight: Hindsight, order: Int[Tensor, " N"] | None) -> Float[Tensor, " N"]:
         """The loss at each row, had only this order been measured there; None = nothing."""
         series, time = record.series_by_row, record.time_by_row
         batch = hindsight.batch
