@@ -12,7 +12,7 @@ from scipy import stats
 from whichwhen.errors import SpecError
 from whichwhen.menu import slack
 from whichwhen.noise import gumbel
-from whichwhen.selection import Gate, HardTopK, SequentialGumbel, draw_log_prob, make_selector
+from whichwhen.selection import Gate, HardTopK, SequentialGumbel, draw_log_prob, gate_log_odds, make_selector
 from whichwhen.specs import SelectorSpec
 from whichwhen.types import Allowance, Scores
 
@@ -633,3 +633,29 @@ def test_a_gate_that_is_replayed_elsewhere_can_leave_the_bill_out():
     assert torch.equal(one.request, other.request)
     assert torch.equal(other.price, allowance.price)
     assert (one.price > other.price).any()
+
+
+def test_the_gate_asks_as_often_as_its_log_odds_say():
+    worth = torch.tensor([-2.0, 0.0, 0.5, 3.0]).repeat(20_000, 1)
+    allowance = Allowance(torch.full((20_000,), 9.0), torch.ones(20_000, 4, dtype=torch.bool), price=torch.full((20_000,), 1.5))
+    selection = Gate().select(
+        Scores(worth, "log-worth"), allowance, torch.tensor([1.0, 1.0, 2.0, 2.0]), torch.Generator().manual_seed(0)
+    )
+    odds = gate_log_odds(worth, selection)
+    assert torch.allclose(torch.sigmoid(odds[0]), selection.request.mean(0), atol=0.015)
+    assert torch.allclose(odds[0], worth[0] - torch.tensor([1.5, 1.5, 3.0, 3.0]).log(), atol=1e-5)
+
+
+@settings(deadline=None, max_examples=100)
+@given(choice=gates(cost=ONE, least=1), seed=st.integers(0, 2**32))
+def test_given_the_threshold_the_log_odds_say_what_the_gate_asks_for_once_the_noise_is_added(choice, seed):
+    scores, allowance, costs = choice
+    values = scores.values.clone().requires_grad_()
+    selection = Gate().select(replace(scores, values=values), allowance, costs, torch.Generator().manual_seed(seed))
+    odds = gate_log_odds(values, selection)
+    noisy = (odds + selection.noise).detach()
+    assume((noisy.abs() > 1e-4).all())
+    assert torch.equal(selection.request > 0, noisy > 0)
+    drawn = torch.isfinite(odds)
+    (gradient,) = torch.autograd.grad(odds[drawn].sum(), values, allow_unused=True)
+    assert torch.equal(gradient, drawn.float())

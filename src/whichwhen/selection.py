@@ -93,7 +93,7 @@ class Gate(Selector):
         relaxed = request
         if perturbed.requires_grad:
             relaxed = _StraightThrough.apply(perturbed, request, ranking - limit)  # type: ignore[no-untyped-call]
-        return Selection(request, relaxed, ranking, noise, _choices(allowance), price)
+        return Selection(request, relaxed, ranking, noise, _choices(allowance), price, limit.squeeze(-1))
 
 
 def _within_cap(
@@ -394,3 +394,15 @@ def draw_log_prob(
         total = total + torch.where(drawn, chosen, 0.0)
         left = torch.where(drawn.unsqueeze(-1), left.scatter(-1, index, -torch.inf), left)
     return total
+
+
+def gate_log_odds(scores: Float[Tensor, "*B K"], selection: Selection) -> Float[Tensor, "*B K"]:
+    """How far the margins of the :class:`Gate` were above its threshold, without the noise, differentiable in the scores.
+
+    With logistic noise, an order is asked for with the probability sigmoid of this, given the threshold; -inf for those that
+    were not drawn (infeasible or mandatory ones).
+    """
+    assert selection.noise is not None, "a selection of the gate"
+    assert selection.threshold is not None, "a selection of the gate"
+    above = selection.ranking - selection.noise - selection.threshold.unsqueeze(-1)
+    return above + scores - scores.detach()

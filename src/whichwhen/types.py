@@ -151,6 +151,8 @@ class Selection:
         feasible: what there was to choose from; None = every order.
         price: what a unit of cost is billed at: the price, or in training the cap's own price where that is higher; None =
             there is no price.
+        threshold: what a perturbed margin had to exceed, where each order was drawn by itself (the gate of training); None =
+            the choice was of another kind.
     """
 
     request: Float[Tensor, "*B K"]
@@ -159,6 +161,7 @@ class Selection:
     noise: Float[Tensor, "..."] | None = None
     feasible: Bool[Tensor, "*B K"] | None = None
     price: Float[Tensor, "*B"] | None = None
+    threshold: Float[Tensor, "*B"] | None = None
 
     @property
     def order(self) -> Int[Tensor, "*B S"]:

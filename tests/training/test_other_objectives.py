@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from builders import PREDICTORS, tiny_batch, tiny_dataset, tiny_policy, tiny_spec
+from whichwhen.budget import Price
 from whichwhen.model import make_model
 from whichwhen.rollout import roll_out
 from whichwhen.selection import Gate, SequentialGumbel
@@ -173,6 +174,18 @@ def test_foresight_credits_what_went_better_than_usual(selector):
     losses = record.padded(row_loss(record.logits_by_row, record, known)).detach()
     best = (losses[:, 2] - losses[:, -1]).argmax()  # the greatest drop from before step 3 to the end
     assert credit[:, 3].argmax() == best
+
+
+def test_under_a_price_foresight_credits_what_is_saved_from_then_on():
+    policy, batch = learned(Gate()), tiny_batch((5,) * 12)
+    known = Hindsight(batch, torch.zeros(12, dtype=torch.long))
+    record = roll_out_detached(replace(policy, budget=Price(0.5)), batch, seeded())
+    free = tuple(replace(step, selection=replace(step.selection, price=None)) for step in record.steps)
+    gap = Foresight().gain(replace(record, steps=free), known) - Foresight().gain(record, known)
+    costs = record.padded(record.flat(lambda step: step.cost))
+    expected = torch.stack([0.5 * costs[:, t:].sum(1) for t in range(5)], 1)
+    assert costs.sum() > 0
+    assert torch.allclose(record.padded(gap), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("selector", [Gate(), SequentialGumbel()], ids=repr)
