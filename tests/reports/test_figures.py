@@ -147,7 +147,7 @@ def recipe_history(*rounds: tuple[str, int], loss: float = 1.0) -> list[dict[str
 
 
 NETWORK_AND_RULE = (
-    *(("warm-up", 100), ("with noise", 100), ("joint", 200), ("joint", 250)),
+    *(("warm-up", 100), ("joint", 200), ("joint", 250)),
     *(("settle", 200), ("settle", 400), ("rule", 200), ("rule", 650)),
 )
 
@@ -160,11 +160,10 @@ def test_the_recipe_is_drawn_over_the_optimiser_steps_that_each_policy_has_had()
     top, bottom = panels(draw_curves({"learned": recipe_history(*NETWORK_AND_RULE)}, {}))
     assert bottom.get_xlabel() == "optimiser steps"
     found = {name: without_gaps(line) for name, line in lines(top).items()}
-    assert found["validation"] == [(100, 0.9), (300, 0.7), (350, 0.6), (550, 0.5), (750, 0.4)]
-    assert found["validation, warm-up with noise"] == [(100, 0.8)]
+    assert found["validation"] == [(100, 0.9), (300, 0.8), (350, 0.7), (550, 0.6), (750, 0.5)]
     assert [x for x, _ in found["training"]] == [100, 300, 350, 550, 750]
-    assert found["validation, best rule"] == [(300, 0.3), (750, 0.2)]  # from the end of the warm-up on, to the same end
-    assert without_gaps(lines(bottom)["validation, best rule"]) == [(300, 0.7), (750, 0.8)]
+    assert found["validation, best rule"] == [(300, 0.4), (750, 0.3)]  # from the end of the warm-up on, to the same end
+    assert without_gaps(lines(bottom)["validation, best rule"]) == [(300, 0.6), (750, 0.7)]
 
 
 def test_lines_break_where_a_phase_begins() -> None:
@@ -174,7 +173,7 @@ def test_lines_break_where_a_phase_begins() -> None:
 
 
 def test_phases_are_named_between_the_panels_and_no_round_is_marked_as_chosen() -> None:
-    network, rule = recipe_history(*NETWORK_AND_RULE), recipe_history(("warm-up", 100), ("with noise", 100), ("settle", 650))
+    network, rule = recipe_history(*NETWORK_AND_RULE), recipe_history(("warm-up", 100), ("settle", 650))
     drawn = panels(draw_curves({"learned": network, "static": rule}, {}))
     named = [{text.get_text(): text.get_position()[0] for text in panel.texts} for panel in drawn]
     assert named == [{"warm-up": 50, "joint": 225, "settling": 550}, {"warm-up": 50, "settling": 425}, {}, {}]
@@ -193,13 +192,13 @@ def test_the_legend_names_each_kind_of_line_once_whatever_panel_it_is_in() -> No
     figure = draw_curves({"learned": recipe_history(*NETWORK_AND_RULE), "a": history(3)}, {"a": [0.1, 0.2, 0.3]})
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        *("training", "validation", "validation, warm-up with noise", "validation, best rule"),
+        *("training", "validation", "validation, best rule"),
         *("chosen epoch", "test"),
     ]
 
 
 def test_a_short_run_of_the_recipe_can_be_drawn(tmp_path: Path) -> None:
-    save_figure(draw_curves({"a": recipe_history(("warm-up", 1), ("with noise", 1), ("settle", 1))}, {}), tmp_path / "a.png")
+    save_figure(draw_curves({"a": recipe_history(("warm-up", 1), ("settle", 1))}, {}), tmp_path / "a.png")
     assert looks_drawn(tmp_path / "a.png")
 
 

@@ -76,37 +76,37 @@ def assert_same(one, other):
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("learned", ["warm-up", "with noise", "joint", "settle", "rule"]),
-        ("learned-only", ["warm-up", "with noise", "joint", "settle"]),
-        ("table", ["warm-up", "with noise", "joint", "settle"]),
-        *((kind, ["warm-up", "with noise", "settle"]) for kind in ("static", "round-robin", "random", "none", "complete")),
+        ("learned", ["warm-up", "joint", "settle", "rule"]),
+        ("learned-only", ["warm-up", "joint", "settle"]),
+        ("table", ["warm-up", "joint", "settle"]),
+        *((kind, ["warm-up", "settle"]) for kind in ("static", "round-robin", "random", "none", "complete")),
     ],
 )
 def test_all_that_is_trained_takes_as_many_steps_after_its_warm_up(kind, names, data):
     phases = phases_of(make_model(spec_of(acquirer__kind=kind), data), 100)
     assert [phase.name for phase in phases] == names
-    assert [phase.start for phase in phases[:2]] == [0, 0]
+    assert phases[0].start == 0
     ends = {phase.name: phase.start + phase.steps for phase in phases}
     assert {ends[name] for name in ("settle", "rule") if name in ends} == {11}
-    for before, after in itertools.pairwise(phases[1:]):
+    for before, after in itertools.pairwise(phases):
         assert after.start in (before.start + before.steps, 4)
 
 
 @pytest.mark.parametrize(("effort", "series", "factor"), [(1.0, 3000, 1), (1.5, 100, 1.5), (1.0, 12_000, 2), (0.5, 12_000, 1)])
 def test_steps_grow_with_the_effort_and_beyond_3000_series_with_the_root_of_their_number(effort, series, factor, data):
     model = make_model(spec_of(training__effort=effort, acquirer__kind="learned-only"), data)
-    assert [phase.steps for phase in phases_of(model, series)] == [round(steps * factor) for steps in (4, 4, 3, 4)]
+    assert [phase.steps for phase in phases_of(model, series)] == [round(steps * factor) for steps in (4, 3, 4)]
 
 
 def test_the_history_has_a_line_for_each_round_and_the_rate_falls_along_one_cosine(data):
     state = run(data, acquirer__kind="learned-only").state
     found = [(line["phase"], line["step"]) for line in state.history]
     assert found == [
-        *(("warm-up", 2), ("warm-up", 4), ("with noise", 2), ("with noise", 4), ("joint", 2), ("joint", 3)),
+        *(("warm-up", 2), ("warm-up", 4), ("joint", 2), ("joint", 3)),
         *(("settle", 2), ("settle", 4)),
     ]
     assert state.rounds == len(state.history)
-    last = {"warm-up": 0, "with noise": 0, "joint": 4, "settle": 7}
+    last = {"warm-up": 0, "joint": 4, "settle": 7}
     for line in state.history:
         at = last[line["phase"]] + line["step"] - 1
         assert line["learning_rate"] == pytest.approx(0.005 * 0.5 * (1 + math.cos(math.pi * at / 11)))
@@ -122,55 +122,6 @@ def test_the_predictor_learns_in_each_phase_and_the_acquirer_in_the_joint_one_al
     first, last = (next(weights for name, weights in order if name == "joint") for order in (seen, seen[::-1]))
     moved = part(last, "acquirer")
     assert all(not torch.equal(tensor, moved[name]) for name, tensor in part(first, "acquirer").items())
-
-
-@pytest.mark.parametrize(("losses", "noisy"), [((0.5, 1.0), False), ((1.0, 0.5), True)])
-def test_validation_says_whether_all_that_follows_the_warm_up_has_noise_on_its_values(losses, noisy, data, monkeypatch):
-    used, now = set(), ["warm-up"]
-    monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self, name: losses[name == "with noise"])
-    own = recipe.augmented
-    monkeypatch.setattr(recipe, "augmented", lambda *given: used.add(now[0]) or own(*given))
-    begin = recipe._Recipe._begin
-
-    def look(self, phase, done):
-        now.insert(0, phase.name)
-        begin(self, phase, done)
-
-    monkeypatch.setattr(recipe._Recipe, "_begin", look)
-    run(data)
-    assert used == {"with noise", *(("joint", "settle", "rule") if noisy else ())}
-
-
-def test_a_warm_up_is_judged_by_its_later_rounds_and_noise_has_to_be_clearly_better(data, monkeypatch):
-    monkeypatch.setattr(recipe, "WARM_UP", 8)  # four rounds
-    lines = []
-    trained = run(data, lambda state: lines.__setitem__(slice(None), state.history))
-    losses = {
-        name: np.mean([line["validation_loss"] for line in lines if line["phase"] == name][2:])
-        for name in ("warm-up", "with noise")
-    }
-    assert trained.state.facts["augments"] == (losses["with noise"] < 0.9 * losses["warm-up"])
-
-
-def test_the_warm_up_that_validation_prefers_is_the_one_that_goes_on(data, monkeypatch):
-    ends = {}
-    for name, losses in (("plain", (0.5, 1.0)), ("noisy", (1.0, 0.5))):
-        weights = {}
-        monkeypatch.setattr(recipe._Recipe, "_warm_up_loss", lambda self, name, losses=losses: losses[name == "with noise"])
-        begin = recipe._Recipe._start_joint
-
-        def look(self, begin=begin, weights=weights):
-            weights.update({path: tensor.clone() for path, tensor in self.model.policy.predictor.state_dict().items()})
-            begin(self)
-
-        seen = []
-        with monkeypatch.context() as patch:
-            patch.setattr(recipe._Recipe, "_start_joint", look)
-            run(data, lambda state, seen=seen: seen.append(state.weights))
-        ends[name] = weights, [part(one, "predictor") for one in seen]
-    for name, after in (("plain", 1), ("noisy", 3)):
-        weights, rounds = ends[name]
-        assert same({f"predictor.{path}": tensor for path, tensor in weights.items()}, rounds[after])
 
 
 @pytest.mark.parametrize("kind", ["learned-only", "table"])

@@ -122,8 +122,8 @@ def _draw_epochs(loss: Axes, accuracy: Axes, history: Sequence[Mapping[str, Any]
 def _draw_phases(loss: Axes, accuracy: Axes, history: Sequence[Mapping[str, Any]]) -> None:
     """A run of the recipe: a line for each policy that was trained, broken where a phase ends.
 
-    The warm-up is made twice, and a rule beside the network settles from the end of the warm-up on: these lines lie over each
-    other, at the optimiser steps that each policy itself has had.
+    A rule beside the network settles from the end of the warm-up on: these lines lie over each other, at the optimiser steps
+    that each policy itself has had.
     """
     starts = _phase_starts(history)
     ends = {name: starts[name] + max(_steps(history, name)) for name in starts}
@@ -134,7 +134,6 @@ def _draw_phases(loss: Axes, accuracy: Axes, history: Sequence[Mapping[str, Any]
         for label, phases, key, colour, dashes in (
             ("training", ("warm-up", "joint", "settle"), name, _INK, "--"),
             ("validation", ("warm-up", "joint", "settle"), f"validation_{name}", _REAL, "-"),
-            ("validation, warm-up with noise", ("with noise",), f"validation_{name}", "0.45", "-"),
             ("validation, best rule", ("rule",), f"validation_{name}", _RULE, "-"),
         ):
             steps, values = _broken_line(history, starts, phases, key)
@@ -152,7 +151,7 @@ def _draw_phases(loss: Axes, accuracy: Axes, history: Sequence[Mapping[str, Any]
 def _phase_starts(history: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """The optimiser steps that a policy has had when each phase begins, for the phases that are there."""
     warm, joint = (max(_steps(history, name), default=0) for name in ("warm-up", "joint"))
-    starts = {"warm-up": 0, "with noise": 0, "joint": warm, "settle": warm + joint, "rule": warm}
+    starts = {"warm-up": 0, "joint": warm, "settle": warm + joint, "rule": warm}
     return {name: start for name, start in starts.items() if _steps(history, name)}
 
 

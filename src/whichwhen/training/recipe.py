@@ -1,7 +1,6 @@
 """The recipe: warm-up, joint phase, settling; one for all data, in optimiser steps.
 
-1. *Warm-up*: the predictor learns on random requests of all sizes, once on the values as they are and once with noise on
-   them; validation says which of the two goes on.
+1. *Warm-up*: the predictor learns on random requests of all sizes.
 2. *Joint*: acquirer and predictor learn together. Each series draws a price, half of them a cap, and pays its bill; a quarter
    of the series ask at random and pay none.
 3. *Settling*: the acquirer is frozen, its requests are computed once for a range of budgets, and the predictor learns on them,
@@ -43,7 +42,6 @@ from whichwhen.noise import NoisePool
 from whichwhen.rollout import Policy
 from whichwhen.selection import Gate
 from whichwhen.specs import RULES, AcquirerKind
-from whichwhen.training.augment import augmented, spread_of
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.class_weights import class_weights
 from whichwhen.training.detached import replay, roll_out_branching, roll_out_detached, walk
@@ -77,8 +75,6 @@ SETTLE_PRICES = 5
 ASKED = 0.5
 """Share of settling at the budget asked for."""
 CLIP, WEIGHT_DECAY = 1.0, 0.1
-CLEARLY = 0.9
-"""Noise on the values stays if it brings the validation loss of the warm-up below so much of the loss without it."""
 RANDOM_SETS = 8
 """Draws of random requests that a random acquirer's predictor learns on."""
 ROUND = 200
@@ -137,7 +133,7 @@ def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
     """The phases of a model's acquirer, for so many training series."""
     factor = model.card.spec.training.steps_factor * math.sqrt(max(1.0, n_series / MANY))
     warm, joint, settle = (max(1, round(steps * factor)) for steps in (WARM_UP, JOINT, SETTLE))
-    phases = [Phase("warm-up", 0, warm), Phase("with noise", 0, warm)]
+    phases = [Phase("warm-up", 0, warm)]
     if model.policy.acquirer.learns:
         phases += [Phase("joint", warm, joint), Phase("settle", warm + joint, settle)]
         if model.card.spec.acquirer.kind == "learned":
@@ -171,7 +167,6 @@ class _Recipe:
         state.rounds = sum(math.ceil(phase.steps / ROUND) for phase in self.phases)
         balanced = self.spec.training.class_weight == "balanced"
         self.balance = class_weights(data.train, len(data.classes)).to(device) if balanced else None
-        self.spread = spread_of(data.train)
         costs = np.array([order.cost for order in model.policy.menu.orders if order.cost > 0])
         self.typical, self.everything = float(np.median(costs)) if len(costs) else 1.0, float(costs.sum())
         self._adopt(model)
@@ -182,7 +177,6 @@ class _Recipe:
             module.to(self.device)
         self.model = model
         self.rule: Model | None = None
-        self.augments = False
         self.optimizer = self._optimizer(model)
 
     # ---- the course of it ---------------------------------------------------------------------------------------------------
@@ -203,45 +197,12 @@ class _Recipe:
         """What has to be there before a phase goes on."""
         if phase.attempt != self.model.card.attempt:
             self._start_attempt(phase.attempt)
-        if phase.name == "warm-up" and not done:
-            self._keep("initial", self._predictor().state_dict())
-        if phase.name == "with noise" and not done:
-            self._start_again_with_noise()
-        if phase.name not in ("warm-up", "with noise") and "augments" not in self.facts:
-            self._choose_warm_up()
-        self.augments = phase.name == "with noise" or bool(self.facts.get("augments"))
         if phase.name == "joint" and not done:
             self._start_joint()
         if phase.name == "settle":
             self._start_settling(done)
         if phase.name == "rule":
             self._start_rule(done)
-
-    def _start_again_with_noise(self) -> None:
-        """Keep what the warm-up reached, and begin anew."""
-        predictor = self._predictor()
-        self._keep("plain", predictor.state_dict())
-        self._keep("moments", optimizer_tensors(self.optimizer))
-        predictor.load_state_dict(_named(self.state.extra, "initial"))
-        self.optimizer = self._optimizer(self.model)
-
-    def _choose_warm_up(self) -> None:
-        """Go on with noise on the values if validation was clearly better with it."""
-        self.facts["augments"] = self._warm_up_loss("with noise") < CLEARLY * self._warm_up_loss("warm-up")
-        if not self.facts["augments"]:
-            self._predictor().load_state_dict(_named(self.state.extra, "plain"))
-            load_optimizer_tensors(self.optimizer, _named(self.state.extra, "moments"))
-        self.state.extra = {
-            name: tensor
-            for name, tensor in self.state.extra.items()
-            if name.split("/")[0] not in ("plain", "moments", "initial")
-        }
-
-    def _warm_up_loss(self, name: str) -> float:
-        """On validation, the mean over the later half of its rounds: single weights scatter widely."""
-        rounds = sum(math.ceil(phase.steps / ROUND) for phase in self.phases if (phase.name, phase.attempt) == (name, 0))
-        losses = [line["validation_loss"] for line in self.state.history if line["phase"] == name][-rounds:]
-        return float(np.mean(losses[rounds // 2 :]))
 
     def _start_joint(self) -> None:
         """After the warm-up: the range of prices, the best fixed rule, where the acquirer starts."""
@@ -361,7 +322,7 @@ class _Recipe:
             return
         for rows, salt in batches:
             known = self._known(rows, salt)
-            if phase.name in ("warm-up", "with noise"):
+            if phase.name == "warm-up":
                 requests = random_requests(len(rows), known.batch.steps, self._orders, self.noise)
             else:
                 requests = mixture(self.sets, self.shown, self.rng, rows)
@@ -414,8 +375,7 @@ class _Recipe:
         return max(1, min(AHEAD, AHEAD_CELLS // (cells * max(self._orders, len(self.data.features)))))
 
     def _known(self, rows: np.ndarray, salt: int) -> Hindsight:
-        known = replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
-        return augmented(known, self.spread, self.noise) if self.augments else known
+        return replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
 
     def _batches(self, phase: Phase, steps: range) -> Iterator[tuple[np.ndarray, int]]:
         """Rows of each batch, longest series first, and the number of the pass over the data."""
@@ -673,7 +633,7 @@ class _Recipe:
     def _validate(self, phase: Phase, learner: Model) -> Metrics:
         """With everything in the warm-up; while the acquirer learns under the cap asked for, or none; then as asked."""
         policy = learner.policy
-        if phase.name in ("warm-up", "with noise"):
+        if phase.name == "warm-up":
             policy = replace(policy, acquirer=self._fixed("complete"), budget=Unlimited())
         elif phase.name == "joint":
             low, _ = self.facts["prices"]
