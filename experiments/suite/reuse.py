@@ -66,10 +66,6 @@ def kept_forests(folder: Path, saved: Saved) -> Iterator[None]:
 
 
 # ---- warm-ups ---------------------------------------------------------------------------------------------------------------
-WARM_UPS = ("warm-up", "with noise")
-"""The phases of the recipe that do not depend on acquirer and budget."""
-
-
 def warm_up_key(spec: RunSpec) -> str:
     """Equal for runs whose warm-up is the same."""
     parts = (spec.data, spec.predictor, spec.training)
@@ -96,19 +92,17 @@ def start_from_warm_up(folder: Path, runs: Path, spec: RunSpec, data: Dataset) -
     return state.cpu_seconds
 
 
-def keep_warm_up(runs: Path, spec: RunSpec) -> Callable[[Any], None]:
+def keep_warm_up(runs: Path, spec: RunSpec, n_series: int) -> Callable[[Any], None]:
     """To be called after each round: keeps the state in which a warm-up ends."""
     from whichwhen.training.checkpoints import save_checkpoint
-    from whichwhen.training.recipe import ROUND
+    from whichwhen.training.recipe import steps_of
 
     path = runs / f"warm-{warm_up_key(spec)}.safetensors"
 
     def look(state: Any) -> None:
-        phases = [line["phase"] for line in state.history]
-        first = phases.count(WARM_UPS[0])
-        over = phases[-1] == WARM_UPS[1] and phases.count(WARM_UPS[1]) == first
-        if over and not path.is_file():
-            assert state.history[-1]["step"] > (first - 1) * ROUND
+        last = state.history[-1]
+        over = last["phase"] == "warm-up" and last["step"] == steps_of(spec.training, n_series)[0]
+        if over and not state.facts["attempt"] and not path.is_file():
             save_checkpoint(path, state, warm_up_key(spec))
 
     return look
@@ -135,8 +129,8 @@ def take_settled_rule(folder: Path, runs: Path, spec: RunSpec, data: Dataset) ->
         return 0.0
     lines = artifacts.load_history(there)
     ends = {line["phase"]: line["cpu_seconds"] for line in lines}
-    seconds = ends[WARM_UPS[-1]] + ends["rule"] - ends["settle"]
-    history = [line for line in lines if line["phase"] in (*WARM_UPS, "rule")]
+    seconds = ends["warm-up"] + ends["rule"] - ends["settle"]
+    history = [line for line in lines if line["phase"] in ("warm-up", "rule")]
     history = [{**line, "epoch": i, "phase": line["phase"].replace("rule", "settle")} for i, line in enumerate(history, 1)]
     card = found[0].card.model_copy(update={"spec": spec, "kept": None})
     state = TrainState(history=history, best_epoch=len(history), cpu_seconds=seconds)

@@ -111,7 +111,7 @@ def measure(job: Job, spec: RunSpec, folder: Path) -> Record:
     with warnings.catch_warnings(), kept_forests(runs, saved):
         warnings.simplefilter("ignore")
         reused = take_settled_rule(folder, runs, spec, data) or start_from_warm_up(folder, runs, spec, data)
-        result = train(spec, folder, data=data, resume=True, on_epoch=keep_warm_up(runs, spec))
+        result = train(spec, folder, data=data, resume=True, on_epoch=keep_warm_up(runs, spec, len(data.train)))
     began = time.process_time()
     models = artifacts.load_candidates(folder)
     everything = float(sum(models[0].policy.menu.prices))

@@ -41,7 +41,7 @@ from whichwhen.model import Card, Model, blank_model, fit_inputs, fit_rule, impo
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import Policy
 from whichwhen.selection import Gate
-from whichwhen.specs import RULES, AcquirerKind
+from whichwhen.specs import RULES, AcquirerKind, TrainingSpec
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.class_weights import class_weights
 from whichwhen.training.detached import replay, roll_out_branching, roll_out_detached, walk
@@ -129,10 +129,16 @@ def fit_recipe(
     return _Recipe(model, data, state or TrainState(), device, on_epoch).run()
 
 
+def steps_of(training: TrainingSpec, n_series: int) -> tuple[int, int, int]:
+    """Optimiser steps of warm-up, joint phase and settling, for so many training series."""
+    factor = training.steps_factor * math.sqrt(max(1.0, n_series / MANY))
+    warm, joint, settle = (max(1, round(steps * factor)) for steps in (WARM_UP, JOINT, SETTLE))
+    return warm, joint, settle
+
+
 def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
     """The phases of a model's acquirer, for so many training series."""
-    factor = model.card.spec.training.steps_factor * math.sqrt(max(1.0, n_series / MANY))
-    warm, joint, settle = (max(1, round(steps * factor)) for steps in (WARM_UP, JOINT, SETTLE))
+    warm, joint, settle = steps_of(model.card.spec.training, n_series)
     phases = [Phase("warm-up", 0, warm)]
     if model.policy.acquirer.learns:
         phases += [Phase("joint", warm, joint), Phase("settle", warm + joint, settle)]
