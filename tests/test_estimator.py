@@ -21,7 +21,7 @@ from whichwhen.errors import InputError, ParameterError, RunFolderError
 from whichwhen.estimator import SKIPPED_CHECKS, AcquisitionClassifier
 from whichwhen.specs import RULES
 
-QUICK = {"effort": 0.01, "batch_size": 16, "learning_rate": 0.02, "width": 16, "layers": 1, "random_state": 0} | {
+QUICK = {"effort": 0.01, "batch_size": 16, "learning_rate": 0.01, "width": 16, "layers": 1, "random_state": 0} | {
     "settings": {"acquirer__trees": 5}
 }
 LEARNS = {"effort": 0.03}
@@ -189,7 +189,7 @@ def test_a_weight_of_zero_leaves_a_series_out():
 
 def test_it_keeps_a_record_of_each_phase(fitted):
     assert [line["epoch"] for line in fitted.history_] == [1, 2, 3, 4]
-    assert [line["phase"] for line in fitted.history_] == ["warm-up", "joint", "settle"]
+    assert [line["phase"] for line in fitted.history_] == ["warm-up", "joint", "settle", "refit"]
 
 
 def test_further_settings_reach_the_spec():

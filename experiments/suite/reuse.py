@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -115,7 +115,6 @@ def take_settled_rule(folder: Path, runs: Path, spec: RunSpec, data: Dataset) ->
     Returns the CPU seconds that the rule's own run would have taken, 0 where there is nothing to take.
     """
     from whichwhen import artifacts
-    from whichwhen.model import Model
     from whichwhen.training.checkpoints import TrainState
     from whichwhen.training.run import finish
     from whichwhen.training.trained import Trained
@@ -129,13 +128,14 @@ def take_settled_rule(folder: Path, runs: Path, spec: RunSpec, data: Dataset) ->
         return 0.0
     lines = artifacts.load_history(there)
     ends = {line["phase"]: line["cpu_seconds"] for line in lines}
-    seconds = ends["warm-up"] + ends["rule"] - ends["settle"]
-    history = [line for line in lines if line["phase"] in ("warm-up", "rule")]
-    history = [{**line, "epoch": i, "phase": line["phase"].replace("rule", "settle")} for i, line in enumerate(history, 1)]
+    seconds = ends["warm-up"] + ends["rule"] - ends["settle"] + ends.get("rule refit", 0.0) - ends.get("refit", 0.0)
+    own = {"warm-up": "warm-up", "rule": "settle", "rule refit": "refit"}
+    history = [line for line in lines if line["phase"] in own]
+    history = [{**line, "epoch": i, "phase": own[line["phase"]]} for i, line in enumerate(history, 1)]
     card = found[0].card.model_copy(update={"spec": spec, "kept": None})
     state = TrainState(history=history, best_epoch=len(history), cpu_seconds=seconds)
     folder.mkdir(parents=True)
     artifacts.save_spec(folder, spec)
     artifacts.write_history(folder, history)
-    finish(folder, Trained(Model(card, found[0].policy), state), data, 0.0, "cpu")
+    finish(folder, Trained(replace(found[0], card=card), state), data, 0.0, "cpu")
     return seconds if math.isfinite(seconds) else 0.0

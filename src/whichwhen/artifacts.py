@@ -97,13 +97,13 @@ class _Result(BaseModel):
 
 
 class Epoch(BaseModel):
-    """What readers of ``history.jsonl`` rely on; a line may hold more."""
+    """What readers of ``history.jsonl`` rely on; a line may hold more. Where all series are learned from, none validate."""
 
     epoch: int
     loss: float
     accuracy: float
-    validation_loss: float
-    validation_accuracy: float
+    validation_loss: float | None
+    validation_accuracy: float | None
     best: bool
     cpu_seconds: float
 

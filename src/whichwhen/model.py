@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from whichwhen.acquirers import (
 )
 from whichwhen.acquirers.static import forest_importance, worth_per_cost
 from whichwhen.budget import Budget, MeanCost, PerStep, Price, Total, Unlimited, check_mean_cost, default_per_step
+from whichwhen.contracts import Predictor
 from whichwhen.data.store import Dataset
 from whichwhen.errors import FeatureError, SpecError
 from whichwhen.menu import Feature, Menu, Order
@@ -64,6 +65,7 @@ class Card(BaseModel):
         price: what goes with the budget, where it was found on validation.
         attempt: which one it was, where training made several.
         reads_prediction: whether the learned acquirer reads what the predictor says so far.
+        refitted: whether the predictor was trained anew on training and validation series when all was chosen.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,6 +86,7 @@ class Card(BaseModel):
     price: float | None = None
     attempt: int = 0
     reads_prediction: bool = False
+    refitted: bool = False
 
     @property
     def acquirer(self) -> AcquirerKind:
@@ -115,10 +118,22 @@ class Card(BaseModel):
 
 @dataclass(frozen=True)
 class Model:
-    """A policy and its card."""
+    """A policy and its card.
+
+    Attributes:
+        card: what it is bound to.
+        policy: who decides and predicts.
+        held_out: where the predictor has learned from the validation series, too, the one before that has not: for all that is
+            chosen on validation.
+    """
 
     card: Card
     policy: Policy
+    held_out: Predictor | None = None
+
+    def on_validation(self, policy: Policy) -> Policy:
+        """A policy of this model, at whatever budget, with a predictor that has not learned from the validation series."""
+        return policy if self.held_out is None else replace(policy, predictor=self.held_out)
 
     @property
     def fingerprint(self) -> str:
@@ -131,7 +146,8 @@ class Model:
 
     def modules(self) -> dict[str, torch.nn.Module]:
         """What has weights."""
-        return {"acquirer": self.policy.acquirer, "predictor": self.policy.predictor}
+        modules = {"acquirer": self.policy.acquirer, "predictor": self.policy.predictor}
+        return modules if self.held_out is None else {**modules, "held_out": self.held_out}
 
     def tensors(self) -> dict[str, Tensor]:
         """All weights and fitted tables by name, as they are now (not copies)."""
@@ -232,6 +248,7 @@ def blank_model(card: Card) -> Model:
             acquirer.unit = "nats"
         if acquirer.reads_context and by_recipe:
             acquirer = WithOwnPredictor(acquirer, make_predictor(*shape), n_classes)
+        held_out = make_predictor(*shape).eval() if card.refitted else None
     taught = by_recipe or spec.budget.price is not None or card.price is not None
     priced = acquirer.unit != "logits" and taught
     budget = make_budget(card, menu, priced)
@@ -239,7 +256,7 @@ def blank_model(card: Card) -> Model:
         budget.check(menu)
         if spec.budget.mean_cost is not None:
             check_mean_cost(spec.budget.mean_cost, menu)
-    return Model(card, Policy(menu, budget, acquirer.eval(), predictor.eval()))
+    return Model(card, Policy(menu, budget, acquirer.eval(), predictor.eval()), held_out)
 
 
 def make_model(spec: RunSpec, data: Dataset) -> Model:

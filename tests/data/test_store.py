@@ -177,3 +177,14 @@ def test_unknown_split_is_refused_by_name() -> None:
     assert data.split("validation") is data.validation
     with pytest.raises(DataError, match=r"'tset'.*train, validation, test"):
         data.split("tset")
+
+
+@often
+@given(lengths, st.data())
+def test_joined_series_are_those_of_both(lengths: list[int], data: st.DataObject) -> None:
+    whole = make_set(lengths)
+    cut = data.draw(st.integers(0, len(lengths)))
+    first, second = whole.take(np.arange(cut)), whole.take(np.arange(cut, len(lengths)))
+    joined = first.joined(second)
+    for name in ("values", "offsets", "labels", "ids", "groups"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))

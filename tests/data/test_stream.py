@@ -156,7 +156,22 @@ def test_training_from_disk_gives_the_same_weights_as_from_memory(tmp_path, more
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
     if not changes:
         phases = [line["phase"] for line in outside.state.history]
-        assert phases == ["warm-up", "joint", "settle", "rule"]
+        assert phases == ["warm-up", "joint", "settle", "rule", "refit", "rule refit"]
+
+
+def test_series_that_are_joined_on_disk_read_as_they_do_in_memory(tmp_path):
+    sets = raw_sets()
+    stored = open_store(write(tmp_path / "a.series", sets))
+    memory = in_memory(sets, stored)
+    outside, inside = (data.train.joined(data.validation) for data in (stored, memory))
+    assert len(outside.values) == len(inside.values)
+    assert outside.complete == inside.complete
+    rows = np.random.default_rng(0).integers(0, len(inside), 50)
+    np.testing.assert_array_equal(outside.padded(rows), inside.padded(rows))
+    one, other = outside.hindsight(rows), inside.hindsight(rows)
+    for name in ("labels", "step_labels", "weights"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+    assert torch.equal(one.batch.keys, other.batch.keys)
 
 
 def test_requests_that_are_too_many_for_memory_go_to_a_file_and_the_weights_are_the_same(tmp_path, monkeypatch):
@@ -199,7 +214,7 @@ def test_no_phase_reads_more_at_once_than_a_batch_or_a_sample(tmp_path, monkeypa
     reads = Reads(monkeypatch)
     model = make_model(recipe_spec(predictor__bins=4, training__effort=0.005), stored)
     trained = fit_model(model, stored)
-    assert len({line["phase"] for line in trained.state.history}) == 4
+    assert len({line["phase"] for line in trained.state.history}) == 6
     assert reads.rows
     assert max(reads.rows) <= most < len(stored.train.values)
 

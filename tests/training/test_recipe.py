@@ -13,11 +13,12 @@ from builders import recipe_spec, tiny_dataset
 from whichwhen import artifacts
 from whichwhen.data import SeriesSet
 from whichwhen.errors import TrainingError
-from whichwhen.evaluation import evaluate
+from whichwhen.evaluation import evaluate, measure
+from whichwhen.evaluation.prices import at_budget
 from whichwhen.model import make_model
 from whichwhen.predictors import ConvPredictor, GRUPredictor
 from whichwhen.provenance import Provenance
-from whichwhen.specs import ATTEMPTS, RULES, TrainingSpec
+from whichwhen.specs import ATTEMPTS, RULES, BudgetSpec, TrainingSpec
 from whichwhen.training import fit_recipe, recipe
 from whichwhen.training.checkpoints import load_checkpoint, save_checkpoint
 from whichwhen.training.recipe import phases_of
@@ -27,9 +28,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::whichwhen.errors.BudgetWarning"
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Phases of a few steps, with a round after every second one."""
-    for name, value in {"WARM_UP": 4, "JOINT": 3, "SETTLE": 4, "ROUND": 2}.items():
+    """Phases of a few steps, with a round after every second one, and as many series as need no refit."""
+    for name, value in {"WARM_UP": 4, "JOINT": 3, "SETTLE": 4, "ROUND": 2, "REFIT_BELOW": 0}.items():
         monkeypatch.setattr(recipe, name, value)
+
+
+@pytest.fixture
+def refits(monkeypatch):
+    """As few series as need one."""
+    monkeypatch.setattr(recipe, "REFIT_BELOW", 1000)
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +171,7 @@ MANY = {
 
 
 @pytest.mark.parametrize("changes", [*BREAKS.values(), *MANY.values()], ids=[*BREAKS, *MANY])
+@pytest.mark.usefixtures("refits")
 def test_after_a_break_training_goes_on_to_the_same_weights(changes, data, tmp_path):
     kept = []
 
@@ -176,9 +184,10 @@ def test_after_a_break_training_goes_on_to_the_same_weights(changes, data, tmp_p
     phases = [line["phase"] for line in whole.state.history]
     ends = [i for i, (one, other) in enumerate(zip(phases, [*phases[1:], ""], strict=True)) if one != other]
     stops = {*range(len(kept))} if not changes else {*ends, len(kept) - 2}
-    if "training__effort" in changes:  # where the second attempt begins, and within the last
-        stops = {len(kept) // 3 - 1, len(kept) // 3, len(kept) - 2}
-        assert phases[len(kept) // 3] == "warm-up"
+    if "training__effort" in changes:  # where the second attempt begins, within the last, and in the refit
+        many = len(phases) - sum("refit" in phase for phase in phases)
+        stops = {many // 3 - 1, many // 3, many - 2, *(end for end in ends if end >= many - 1), len(kept) - 2}
+        assert phases[many // 3] == "warm-up"
     for stop in sorted(stops):
         torch.manual_seed(stop)  # nothing hangs on torch's own randomness
         assert_same(run(data, state=load_checkpoint(kept[stop], "spec"), **changes), whole)
@@ -272,6 +281,73 @@ def test_where_there_is_a_price_the_bill_is_part_of_the_loss(data, monkeypatch):
         outcome = evaluate(candidate.model.policy, data.validation)
         expected = outcome.metrics.loss + 0.05 * float(np.mean(outcome.cost))
         assert candidate.loss == pytest.approx(expected, rel=1e-5)
+
+
+# -- refit
+
+KINDS = ("learned", "learned-only", "round-robin", "random", "complete")
+
+
+@pytest.mark.usefixtures("refits")
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_few_series_the_predictor_learns_again_and_nothing_else_changes(kind, data, monkeypatch):
+    whole = run(data, acquirer__kind=kind)
+    monkeypatch.setattr(recipe, "REFIT_BELOW", 0)
+    before = run(data, acquirer__kind=kind)
+    assert [(one.loss, one.kept) for one in whole.candidates] == [(one.loss, one.kept) for one in before.candidates]
+    pairs = [(whole.model, before.model)]
+    pairs += [(one.model, other.model) for one, other in zip(whole.candidates, before.candidates, strict=True)]
+    for model, other in pairs:
+        assert model.card == other.card.model_copy(update={"refitted": True})
+        assert same(part(model.tensors(), "acquirer"), part(other.tensors(), "acquirer"))
+        assert same(model.held_out.state_dict(), other.policy.predictor.state_dict())
+        assert model.policy.budget == other.policy.budget
+        moved = model.policy.predictor.state_dict()
+        assert not any(torch.equal(moved[name], tensor) for name, tensor in model.held_out.named_parameters())
+    assert history(whole.state)[: len(before.state.history)] == history(before.state)
+    more = history(whole.state)[len(before.state.history) :]
+    assert {line["phase"] for line in more} == ({"refit", "rule refit"} if kind == "learned" else {"refit"})
+    assert all(line["validation_loss"] is None for line in more)
+
+
+@pytest.mark.parametrize(("least", "refits"), [(24, False), (25, True)])
+def test_the_number_of_training_series_says_whether_there_is_a_refit(least, refits, data, monkeypatch):
+    monkeypatch.setattr(recipe, "REFIT_BELOW", least)
+    assert run(data, acquirer__kind="static").model.card.refitted == refits
+
+
+@pytest.mark.usefixtures("refits")
+def test_a_refit_learns_from_the_validation_series(data):
+    """``complete`` has nothing to choose: other validation labels change nothing but what is learned from them."""
+    changed = replace(data, validation=replace(data.validation, labels=(data.validation.labels + 1) % 3))
+    one, other = (run(each, acquirer__kind="complete").model for each in (data, changed))
+    assert same(one.held_out.state_dict(), other.held_out.state_dict())
+    assert not same(one.policy.predictor.state_dict(), other.policy.predictor.state_dict())
+
+
+@pytest.mark.usefixtures("refits")
+def test_what_is_chosen_on_validation_is_chosen_with_the_predictor_that_has_not_seen_it(data, tmp_path):
+    found = run(data, acquirer__kind="learned-only", budget__per_step=None, budget__total=6.0).model
+    artifacts.save_model(tmp_path / "model.safetensors", found)
+    again = artifacts.load_model(tmp_path / "model.safetensors")
+    assert same(again.tensors(), found.tensors())
+    for wanted in (BudgetSpec(total=6.0), BudgetSpec(mean_cost=1.0)):
+        policy = at_budget(again, wanted, data.validation)
+        assert policy.predictor is again.policy.predictor
+        unseen = replace(again, policy=again.on_validation(again.policy), held_out=None)
+        assert policy.budget == at_budget(unseen, wanted, data.validation).budget
+    assert measure(found, data, "validation").evaluation.metrics.loss == evaluate(unseen.policy, data.validation).metrics.loss
+    chosen = measure(found, data).calibration.temperature
+    assert chosen == measure(unseen, data).calibration.temperature
+    assert measure(found, data).evaluation.metrics.loss == evaluate(found.policy, data.test).metrics.loss
+
+
+@pytest.mark.usefixtures("refits")
+def test_an_acquirer_that_reads_the_policy_s_own_predictor_keeps_it(data):
+    model = make_model(spec_of(acquirer__kind="learned-only", acquirer__context=True), data)
+    assert phases_of(model, 10)[-1].name == "refit"  # it has a copy of its own
+    bare = replace(model, policy=replace(model.policy, acquirer=model.policy.acquirer.inner))
+    assert phases_of(bare, 10)[-1].name == "settle"
 
 
 # -- several attempts

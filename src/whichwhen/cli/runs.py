@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -233,7 +234,8 @@ def run_evaluate(args: EvaluateArgs) -> None:
     if asked:  # which of the candidates serves another budget best is chosen again
         chosen = choose_at_budget(models, wanted, data.validation, device)
         model, policy = chosen.model, chosen.policy
-    found = measure(policy, data, args.split, false_alarms=args.false_alarms, estimate=args.estimate, device=device)
+    model = replace(model, policy=policy)
+    found = measure(model, data, args.split, false_alarms=args.false_alarms, estimate=args.estimate, device=device)
     head = {
         "run": str(args.run),
         "dataset": spec.data.name,

@@ -118,10 +118,39 @@ class StoredRows:
         return file
 
 
+@dataclass(frozen=True, eq=False)
+class JoinedRows:
+    """The rows of two tables, one after the other; each read goes to the table that holds them."""
+
+    first: StoredRows | np.ndarray
+    second: StoredRows | np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def __getitem__(self, lines: np.ndarray | slice) -> np.ndarray:
+        """Rows by number, an array of any shape, or by a slice: ``[*lines, ...]``."""
+        if isinstance(lines, slice):
+            lines = np.arange(*lines.indices(len(self)))
+        flat = np.ravel(lines)
+        later = flat >= len(self.first)
+        found, others = self.first[flat[~later]], self.second[flat[later] - len(self.first)]
+        out = np.empty((len(flat), *found.shape[1:]), found.dtype)
+        out[~later], out[later] = found, others
+        return out.reshape(*np.shape(lines), *found.shape[1:])
+
+
 if TYPE_CHECKING:
     Table = np.ndarray  # to the type checker an array: who indexes it needs to know no more
 else:
-    Table = np.ndarray | StoredRows
+    Table = np.ndarray | StoredRows | JoinedRows
+
+
+def join_tables(first: np.ndarray | StoredRows, second: np.ndarray | StoredRows) -> Table:
+    """The rows of two tables, one after the other: in memory where both are."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return np.concatenate([first, second])
+    return JoinedRows(first, second)  # type: ignore[return-value]
 
 
 def take_stretches(table: np.ndarray | StoredRows, starts: np.ndarray, offsets: np.ndarray) -> Table:
@@ -142,8 +171,10 @@ def missing_share(table: np.ndarray | StoredRows) -> np.ndarray:
     return missing / len(table)
 
 
-def has_missing(table: np.ndarray | StoredRows) -> bool:
+def has_missing(table: np.ndarray | StoredRows | JoinedRows) -> bool:
     """Whether a table has a NaN; some rows of a file that has one count as if they had, without a look."""
+    if isinstance(table, JoinedRows):
+        return has_missing(table.first) or has_missing(table.second)
     if isinstance(table, StoredRows):
         return table.missing is None or bool(table.missing.any())
     return bool(np.isnan(table).any())

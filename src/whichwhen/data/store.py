@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from whichwhen import keyed
-from whichwhen.data.rows import Table, has_missing, missing_share, take_stretches
+from whichwhen.data.rows import Table, has_missing, join_tables, missing_share, take_stretches
 from whichwhen.errors import DataError
 from whichwhen.menu import Feature, Menu
 from whichwhen.provenance import Provenance
@@ -119,6 +119,24 @@ class SeriesSet:
             weights=None if self.weights is None else self.weights[rows],
             subgroups={name: column[rows] for name, column in self.subgroups.items()},
             names=None if self.names is None else self.names[rows],
+        )
+
+    def joined(self, other: SeriesSet) -> SeriesSet:
+        """These series and then others from the same source, to train on; names and subgroups are left behind."""
+        assert (self.source, self.seed, self.features) == (other.source, other.seed, other.features)
+        both = (self.step_labels, other.step_labels), (self.weights, other.weights)
+        step_labels, weights = (None if one is None or more is None else (one, more) for one, more in both)
+        return replace(
+            self,
+            values=join_tables(self.values, other.values),
+            offsets=np.append(self.offsets, self.offsets[-1] + other.offsets[1:]),
+            labels=np.append(self.labels, other.labels),
+            ids=np.append(self.ids, other.ids),
+            groups=np.append(self.groups, other.groups),
+            step_labels=None if step_labels is None else join_tables(*step_labels),
+            weights=None if weights is None else np.append(*weights),
+            subgroups={},
+            names=None,
         )
 
     def padded(self, rows: np.ndarray | None = None, steps: int | None = None, fill: float = np.nan) -> np.ndarray:

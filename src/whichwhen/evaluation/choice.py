@@ -60,7 +60,8 @@ def choose_at_budget(
             policies.append(at_budget(model, wanted, validation, device))
         warned.append(own)
     price = _charge(models, policies, wanted)
-    found = [evaluate(policy, validation, device=device, loop=walk_then_read).metrics for policy in policies]
+    looked = [model.on_validation(policy) for model, policy in zip(models, policies, strict=True)]
+    found = [evaluate(policy, validation, device=device, loop=walk_then_read).metrics for policy in looked]
     losses = [metrics.loss + price * metrics.requested_cost for metrics in found]
     able = list(range(len(models)))
     if len(validation) < FEW and wanted != models[0].card.spec.budget:

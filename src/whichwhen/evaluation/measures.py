@@ -119,6 +119,7 @@ def measure(
         device: where the models are.
     """
     policy = model.policy if isinstance(model, Model) else model
+    unseen = model.on_validation(policy) if isinstance(model, Model) else policy
     series = data.split(split)
     alarms = series.step_labels is not None and len(data.classes) == 2
     if false_alarms is not None and not alarms:
@@ -132,8 +133,10 @@ def measure(
         raise SpecError(f"false-alarm rate {rate}", expected="at least 0, below 1")
     estimate = estimate and not series.complete
     keep = len(series) if estimate else 0
+    if series is data.validation:
+        policy = unseen
     found = evaluate(policy, series, data.provenance, device=device, samples=keep)
-    chosen_on = found if series is data.validation else evaluate(policy, data.validation, device=device)
+    chosen_on = found if series is data.validation else evaluate(unseen, data.validation, device=device)
     refused: dict[str, str] = {}
     calibration = detection = None
     estimates: Mapping[str, Estimates] = {}

@@ -51,7 +51,8 @@ def at_budget(model: Model, wanted: BudgetSpec, validation: SeriesSet, device: t
     as much, a total with the price that gives the lowest validation loss under it. Acquirers that know no price get an amount
     per step, a mean cost that is saved up, or a total that becomes available evenly over the horizon.
     """
-    return with_budget(model, model.policy, wanted, validation, device)
+    found = with_budget(model, model.on_validation(model.policy), wanted, validation, device)
+    return replace(found, predictor=model.policy.predictor)
 
 
 def with_budget(

@@ -109,7 +109,8 @@ def _without_seed(record: Mapping[str, Any]) -> RunSpec:
 
 def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, Any]:
     """The record of a finished run folder."""
-    result, history = artifacts.load_result(run), artifacts.load_history(run)
+    result = artifacts.load_result(run)
+    history = [line for line in artifacts.load_history(run) if line["validation_loss"] is not None]
     series = artifacts.load_series(run).sort("id")
     chosen = decimate(len(history))
     curves = {

@@ -52,7 +52,9 @@ class TrainingProgress:
         """After a line of the history."""
         last, rounds = state.history[-1], state.rounds
         phase = last.get("phase", "epochs")
-        numbers = f"loss {last['loss']:.3f}  validation accuracy {last['validation_accuracy']:.3f}"
+        numbers = f"loss {last['loss']:.3f}"
+        if (accuracy := last["validation_accuracy"]) is not None:
+            numbers += f"  validation accuracy {accuracy:.3f}"
         if self._task is not None:
             self._bars.update(self._task, completed=last["epoch"], total=rounds, phase=phase, numbers=numbers)
         every = max(1, math.ceil((rounds or 1) / 5))

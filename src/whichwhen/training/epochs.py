@@ -166,7 +166,7 @@ def warm_up_loop(model: Model) -> Callable[[Batch, Generator], Rollout]:
 
 def gain_of_last_fifth(history: Sequence[Mapping[str, Any]]) -> float:
     """What the best validation accuracy gained over the last fifth of the epochs: whether a run has levelled off."""
-    accuracies = [line["validation_accuracy"] for line in history]
+    accuracies = [line["validation_accuracy"] for line in history if line["validation_accuracy"] is not None]
     before = max(1, len(accuracies) * 4 // 5)
     return max(accuracies) - max(accuracies[:before])
 

@@ -6,6 +6,9 @@
 3. *Settling*: the acquirer is frozen, its requests are computed once for a range of budgets, and the predictor learns on them,
    half of the time at the budget asked for.
 
+4. *Refit*, where series are few: when all is chosen, the predictor is trained anew on training and validation series together,
+   warm-up included, on the requests of the acquirer as it is.
+
 ``thorough`` goes through all of this several times, with other weights and at last with another architecture, and validation
 chooses among what comes out.
 
@@ -54,6 +57,8 @@ WARM_UP, JOINT, SETTLE = 900, 1500, 2400
 """Optimiser steps of the phases, for up to ``MANY`` series."""
 MANY = 3000
 """Training series from which on the steps grow, with the square root of their number."""
+REFIT_BELOW = 1000
+"""Training series below which the predictor is trained again, on those of validation, too."""
 ACQUIRER_RATE = 0.3
 """The acquirer's learning rate, as a multiple of the predictor's."""
 TABLE_RATE = 1.0
@@ -99,9 +104,14 @@ class Phase:
     attempt: int = 0
 
     @property
+    def refits(self) -> bool:
+        """Whether a predictor is trained anew on all series."""
+        return self.name in ("refit", "rule refit")
+
+    @property
     def stream(self) -> str:
         """Where its randomness comes from: a rule settles beside the network just as it does alone."""
-        name = "settle" if self.name == "rule" else self.name
+        name = {"rule": "settle", "rule refit": "refit"}.get(self.name, self.name)
         return f"{name}/{self.attempt}" if self.attempt else name
 
 
@@ -146,7 +156,18 @@ def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
             phases.append(Phase("rule", warm, joint + settle))
     else:
         phases.append(Phase("settle", warm, joint + settle))
-    return tuple(replace(phase, attempt=i) for i in range(model.card.spec.training.attempts) for phase in phases)
+    attempts = model.card.spec.training.attempts
+    found = [replace(phase, attempt=i) for i in range(attempts) for phase in phases]
+    if n_series < REFIT_BELOW and not _reads_predictor(model):
+        kinds = ("refit", "rule refit") if model.card.spec.acquirer.kind == "learned" else ("refit",)
+        found += [Phase(kind, 0, warm + joint + settle, attempts - 1) for kind in kinds]
+    return tuple(found)
+
+
+def _reads_predictor(model: Model) -> bool:
+    """Whether the acquirer decides by what the policy's own predictor holds, which then must stay as it is."""
+    acquirer = model.policy.acquirer
+    return acquirer.reads_context and not isinstance(acquirer, WithOwnPredictor)
 
 
 Finished = tuple[Model, float]
@@ -183,6 +204,8 @@ class _Recipe:
             module.to(self.device)
         self.model = model
         self.rule: Model | None = None
+        self.refitted: Model | None = None
+        self.series = self.data.train
         self.optimizer = self._optimizer(model)
 
     # ---- the course of it ---------------------------------------------------------------------------------------------------
@@ -209,6 +232,8 @@ class _Recipe:
             self._start_settling(done)
         if phase.name == "rule":
             self._start_rule(done)
+        if phase.refits:
+            self._start_refit(phase.name, done)
 
     def _start_joint(self) -> None:
         """After the warm-up: the range of prices, the best fixed rule, where the acquirer starts."""
@@ -241,6 +266,27 @@ class _Recipe:
         load_optimizer_tensors(self.optimizer, self.state.optimizer if done else _named(self.state.extra, "warm-optimizer"))
         self.sets, self.shown = self._request_sets(self.rule)
 
+    def _start_refit(self, name: str, done: int) -> None:
+        """All is chosen: a fresh predictor learns from all series, on the requests of the acquirer that it will serve."""
+        if "chosen" not in self.facts:
+            self._put_away()
+            self.facts["chosen"] = True
+        network, rule = self._best_of_all()
+        found, _ = rule if rule is not None and name == "rule refit" else network
+        card = found.card.model_copy(update={"refitted": True})
+        fresh = blank_model(card)
+        fit_inputs(fresh, self.data)
+        self.refitted = Model(card, replace(found.policy, predictor=fresh.policy.predictor), found.policy.predictor)
+        for module in self.refitted.modules().values():
+            module.to(self.device)
+        self.refitted.policy.acquirer.requires_grad_(False)
+        self.optimizer = self._optimizer(self.refitted)
+        if done:
+            self.refitted.policy.predictor.load_state_dict(_named(self.state.extra, name))
+            load_optimizer_tensors(self.optimizer, self.state.optimizer)
+        self.series = self.data.train.joined(self.data.validation)
+        self.sets, self.shown = self._request_sets(self.refitted)
+
     def _restore(self) -> None:
         """From a checkpoint."""
         phase = self.phases[self.facts["phase"]]
@@ -251,14 +297,14 @@ class _Recipe:
             self.model = self._at_budget(self.model)
             self.model.policy.acquirer.requires_grad_(False)
             self.optimizer = self._optimizer(self.model)
-        if phase.name != "rule":
+        if phase.name != "rule" and not phase.refits:
             load_optimizer_tensors(self.optimizer, self.state.optimizer)
 
     def _round(self, phase: Phase, index: int, number: int) -> None:
         """So many steps, a look at validation, a checkpoint."""
         first = number * ROUND
         steps = range(first, min(first + ROUND, phase.steps))
-        learner = self.rule if phase.name == "rule" else self.model
+        learner = self.refitted if phase.refits else self.rule if phase.name == "rule" else self.model
         assert learner is not None
         for module in learner.modules().values():
             module.train()
@@ -289,8 +335,8 @@ class _Recipe:
 
     def _record(self, phase: Phase, index: int, number: int, step: int, means: np.ndarray, learner: Model) -> None:
         """A line of the history, and the state to go on from."""
-        scores = self._validate(phase, learner)
-        if not math.isfinite(scores.loss):
+        scores = None if phase.refits else self._validate(phase, learner)
+        if scores is not None and not math.isfinite(scores.loss):
             raise TrainingError(f"the validation loss became {scores.loss}", do="lower --learning-rate")
         state = self.state
         state.cpu_seconds = time.process_time() - self.began
@@ -302,9 +348,9 @@ class _Recipe:
                 "objective": float(means[0]),
                 "loss": float(means[1]),
                 "accuracy": float(means[2]),
-                "validation_loss": scores.loss,
-                "validation_accuracy": scores.accuracy,
-                "validation_auroc": scores.auroc,
+                "validation_loss": scores and scores.loss,
+                "validation_accuracy": scores and scores.accuracy,
+                "validation_auroc": scores and scores.auroc,
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "best": True,
                 "cpu_seconds": round(state.cpu_seconds, 3),
@@ -314,6 +360,8 @@ class _Recipe:
         tensors = dict(self.model.tensors())
         if phase.name == "rule":
             tensors |= {f"predictor.{name}": tensor for name, tensor in learner.policy.predictor.state_dict().items()}
+        if phase.refits:
+            self._keep(phase.name, learner.policy.predictor.state_dict())
         state.weights = state.best = _copy(tensors)
         state.best_epoch = len(state.history)
         state.optimizer = _copy(optimizer_tensors(self.optimizer))
@@ -326,9 +374,10 @@ class _Recipe:
         if phase.name == "joint":
             yield from self._joint_losses(learner, batches)
             return
-        for rows, salt in batches:
+        warm = self.phases[0].steps
+        for step, (rows, salt) in zip(steps, batches, strict=True):
             known = self._known(rows, salt)
-            if phase.name == "warm-up":
+            if phase.name == "warm-up" or (phase.refits and step < warm):
                 requests = random_requests(len(rows), known.batch.steps, self._orders, self.noise)
             else:
                 requests = mixture(self.sets, self.shown, self.rng, rows)
@@ -381,11 +430,11 @@ class _Recipe:
         return max(1, min(AHEAD, AHEAD_CELLS // (cells * max(self._orders, len(self.data.features)))))
 
     def _known(self, rows: np.ndarray, salt: int) -> Hindsight:
-        return replace(self.data.train.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
+        return replace(self.series.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
 
     def _batches(self, phase: Phase, steps: range) -> Iterator[tuple[np.ndarray, int]]:
         """Rows of each batch, longest series first, and the number of the pass over the data."""
-        count = len(self.data.train)
+        count = len(self.series)
         size = min(self.spec.training.batch_size, count)
         per_pass = count // size
         order, known = np.arange(0), -1
@@ -395,7 +444,7 @@ class _Recipe:
                 seed = keyed.stream_seed(self.spec.seed, "shuffle", phase.stream, number)
                 order, known = np.random.default_rng(seed).permutation(count), number
             rows = order[(step % per_pass) * size :][:size]
-            yield rows[np.argsort(-self.data.train.lengths[rows], kind="stable")], phase.start + number
+            yield rows[np.argsort(-self.series.lengths[rows], kind="stable")], phase.start + number
 
     def _tally(self, loss: Tensor, record: Rows, known: Hindsight) -> np.ndarray:
         with torch.no_grad():
@@ -437,7 +486,7 @@ class _Recipe:
 
     def _request_sets(self, model: Model) -> tuple[list[Requests], float]:
         """Requests of the training series at the budget asked for and at others, and the share of the first."""
-        policy, train = model.policy, self.data.train
+        policy, train = model.policy, self.series
         asked = collect(policy, train, self.device)
         kind = model.card.acquirer
         if kind == "random":
@@ -552,14 +601,32 @@ class _Recipe:
     # ---- choice -------------------------------------------------------------------------------------------------------------
     def _choose(self) -> Trained:
         """The best network or the best rule of all attempts, by their validation losses at the budget asked for."""
-        finished = [*self._finished_before(), *self._finished()]
-        rules = [one for one in finished if one[0].card.acquirer in RULES]
-        if self.spec.acquirer.kind != "learned":
-            return Trained(_best(finished)[0], self.state)
-        network, rule = _best([one for one in finished if one not in rules]), _best(rules)
+        network, rule = self._best_of_all()
+        if rule is None:
+            return Trained(self._refit(network[0], "refit"), self.state)
         kept = network if network[1] < rule[1] else rule
-        candidates = tuple(Candidate(model, loss, model is kept[0]) for model, loss in (network, rule))
-        return Trained(kept[0], self.state, candidates, dict(self.facts["screened"]))
+        both = {"refit": network, "rule refit": rule}
+        candidates = tuple(Candidate(self._refit(one[0], name), one[1], one is kept) for name, one in both.items())
+        model = next(candidate.model for candidate in candidates if candidate.kept)
+        return Trained(model, self.state, candidates, dict(self.facts["screened"]))
+
+    def _best_of_all(self) -> tuple[Finished, Finished | None]:
+        """The best network, or the best of the one kind there is, and the best rule beside it."""
+        finished = self._finished_before() if "chosen" in self.facts else [*self._finished_before(), *self._finished()]
+        if self.spec.acquirer.kind != "learned":
+            return _best(finished), None
+        rules = [one for one in finished if one[0].card.acquirer in RULES]
+        return _best([one for one in finished if one not in rules]), _best(rules)
+
+    def _refit(self, model: Model, name: str) -> Model:
+        """With the predictor that was trained on all series, if one was."""
+        weights = _named(self.state.extra, name)
+        if not weights:
+            return model
+        card = model.card.model_copy(update={"refitted": True})
+        predictor = blank_model(card).policy.predictor.to(self.device)
+        predictor.load_state_dict(weights)
+        return Model(card, replace(model.policy, predictor=predictor.eval()), model.policy.predictor)
 
     def _finished(self) -> list[Finished]:
         """What this attempt ends with: a model, or a network and a rule."""
@@ -576,16 +643,18 @@ class _Recipe:
 
     def _start_attempt(self, attempt: int) -> None:
         """Put away what the attempt before ended with, and begin anew."""
+        self._put_away()
+        self.facts = self.state.facts = {"finished": self.facts["finished"]}
+        self.state.extra = {name: tensor for name, tensor in self.state.extra.items() if name.startswith("finished")}
+        self._adopt(self._blank_attempt(attempt))
+
+    def _put_away(self) -> None:
+        """Keep what an attempt ended with."""
         finished = self._finished()
         done = [*self.facts.get("finished", ()), *([model.card.model_dump(mode="json"), loss] for model, loss in finished)]
-        kept = {name: tensor for name, tensor in self.state.extra.items() if name.startswith("finished")}
-        first = len(done) - len(finished)
-        self.facts.clear()
-        self.state.extra.clear()
-        self.facts["finished"], self.state.extra = done, kept
         for i, (model, _) in enumerate(finished):
-            self._keep(f"finished{first + i}", model.tensors())
-        self._adopt(self._blank_attempt(attempt))
+            self._keep(f"finished{len(done) - len(finished) + i}", model.tensors())
+        self.facts["finished"] = done
 
     def _blank_attempt(self, attempt: int) -> Model:
         """An untrained model; a fixed rule's ranking is the same for all attempts."""

@@ -154,7 +154,7 @@ def finish(out: Path, trained: Trained, data: Dataset, before: float, device: to
                 )
         write_json(out / artifacts.CANDIDATES / artifacts.CHOICE, _choice(trained))
     artifacts.save_model(out / artifacts.WEIGHTS, model)
-    validation = evaluate(model.policy, data.validation, data.provenance, device=device)
+    validation = evaluate(model.on_validation(model.policy), data.validation, data.provenance, device=device)
     tests = {
         name: evaluate(model.policy, part, data.provenance, device=device, samples=SAMPLES_PER_CLASS)
         for name, part in data.tests.items()
