@@ -81,7 +81,7 @@ def test_series_add_up_to_the_result(run: Path) -> None:
     assert (series["label"] == series["prediction"]).mean() == test["accuracy"]
     assert series["cost"].sum() / series["length"].sum() == test["cost_per_step"]
     labels = synthetic.TASKS["tiny"].make("test", 20, 0).labels
-    assert series.sort("id")["label"].to_list() == [str(label) for label in labels]
+    assert series.sort(pl.col("id").cast(pl.Int64))["label"].to_list() == [str(label) for label in labels]
 
 
 def test_pattern_adds_up_to_the_result(run: Path) -> None:

@@ -553,3 +553,16 @@ def test_as_a_process_it_is_the_same(words: tuple[str, ...], says: str, tmp_path
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
     assert contents(tmp_path) == before
+
+
+def test_an_option_that_is_given_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "a.csv", "--labels", "one.csv", "--labels=other.csv"]) == 2
+    assert "--labels is given 2 times" in capsys.readouterr().err
+
+
+def test_a_value_near_the_end_of_single_precision_trains_and_can_be_loaded(tmp_path: Path) -> None:
+    rows = ["id,t,a,died", *(f"{i},{t},{1e30 if (i, t) == (3, 1) else i + t / 3},{i % 2}" for i in range(30) for t in range(3))]
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    words = ("--id", "id", "--time", "t", "--label", "died", "--effort", "0.005", "--width", "4", "--layers", "1", "--quiet")
+    assert main(["train", str(tmp_path / "a.csv"), *words, "--out", str(tmp_path / "run")]) == 0
+    assert main(["evaluate", str(tmp_path / "run")]) == 0

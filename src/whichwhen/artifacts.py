@@ -59,14 +59,14 @@ PATTERN_COLUMNS: dict[str, Any] = {
     "real": pl.Boolean,
 }
 SAMPLES_COLUMNS: dict[str, Any] = {
-    "id": pl.Int64,
+    "id": pl.String,
     "class": pl.String,
     "prediction": pl.String,
     "step": pl.Int64,
     "orders": pl.List(pl.String),
 }
 SERIES_COLUMNS: dict[str, Any] = {
-    "id": pl.Int64,
+    "id": pl.String,
     "label": pl.String,
     "prediction": pl.String,
     "cost": pl.Float64,

@@ -305,6 +305,10 @@ def at_times(times: list[Any], values: list[float], step: str | None, dtype: Any
         ([0.2, 0.9, 1.3], "1", [2, 3]),
         ([0, 1.99, 2], "1", [1, 2, 3]),
         ([5, 3, 4], None, [2, 3, 1]),
+        ([0, 0.105, 0.21], None, [1, 2, 3]),
+        ([0.5, 0.605, 0.815], None, [1, 2, None, 3]),
+        ([0, 0.033, 0.1], None, [1, 2, None, 3]),
+        ([0, 0.033, 0.1], "~0.0333", [1, 2, None, 3]),
         ([0, 1, 5], "1.5", [2, None, None, 3]),
     ],
 )
@@ -514,7 +518,7 @@ def test_numbers_too_large_for_an_id_are_names(tmp_path: Path) -> None:
 
 
 def test_specs_without_a_table_keep_their_hashes_and_a_digest_stands_for_the_path() -> None:
-    assert RunSpec().hash == "c9a13388a0a112c0"
+    assert RunSpec().hash == "d1467c5754af4c7e"
     here, there = (RunSpec().change(data__name=name, data__id="stay", data__digest="d") for name in ("/a/my.csv", "my.csv"))
     assert here.hash == there.hash
     assert here.hash != here.change(data__digest="e").hash

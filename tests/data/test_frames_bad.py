@@ -84,14 +84,17 @@ CASES: list[tuple[str, Callable[[], Any], TableSpec, tuple[str, ...]]] = [
     ("no rows", lambda: WIDE.head(0), SPEC, ("no rows",)),
     ("no features", lambda: WIDE.select("stay", "hour", "died"), SPEC, ("no feature columns",)),
     ("only static", lambda: WIDE.drop("k", "na"), spec(static=("age",)), ("only static",)),
-    ("irregular", lambda: WIDE.with_columns(pl.col("hour") * 0.37), SPEC, ("'hour'", "regular grid", "--step 1")),
+    ("irregular", lambda: WIDE.with_columns((pl.col("hour") + 1.3).sqrt()), SPEC, ("'hour'", "regular grid", "--step 0.")),
+    ("decimal commas", lambda: put(WIDE, "na", 8, "1,5"), SPEC, ("row 8", "'1,5'", "'na'", "with a point, as in 1.5")),
+    ("day first", lambda: WIDE.with_columns(hour=pl.lit("13/01/2024 10:00")), SPEC, ("row 1", "'hour'", "the year first")),
+    ("nothing measured", lambda: WIDE.with_columns(na=None, k=None, age=None), SPEC, ("nothing was measured", "3 feature")),
     (
         "irregular dates",
         lambda: WIDE.with_columns(
             hour=pl.datetime(2024, 1, 1) + pl.duration(seconds=pl.col("hour") * 3601 + pl.col("hour") ** 2)
         ),
         SPEC,
-        ("regular grid", "--step 1h"),
+        ("regular grid", "--step "),
     ),
     ("stray time", lambda: put(WIDE, "hour", 3, 10**7), spec(step="1"), ("stay 100", "10000001 steps", "'hour'")),
     ("step for dates", lambda: WIDE, spec(step="1h"), ("step is '1h'", "a number")),
@@ -185,7 +188,7 @@ def test_settings_out_of_range(fields: dict[str, Any]) -> None:
         ("empty.csv", b"", "empty"),
         ("head.csv", b"stay,hour,died\n", "no rows"),
         ("cut.parquet", b"PAR1 and no more", "can't be read"),
-        ("wide.csv", b"stay,hour,died\n1,2,3,4,5\n", "can't be read"),
+        ("wide.csv", b"stay,hour,died\n1,2,3,4,5\n", "5 fields, and the header has 3"),
         ("cut.csv.gz", b"\x1f\x8b\x08", "can't be read"),
     ],
 )
@@ -249,3 +252,37 @@ def test_a_feature_that_only_validation_has_is_refused(tmp_path: Path) -> None:
     wide_table(30).with_columns(rare=pl.when(pl.col("stay") == held).then(pl.col("na"))).write_csv(tmp_path / "my.csv")
     with pytest.raises(DataError, match="'rare' is never observed in training"):
         load_dataset(str(tmp_path / "my.csv"), **fields)
+
+
+def test_a_test_table_that_is_the_training_table_is_refused() -> None:
+    assert "the same series" in refused(WIDE, test=WIDE)
+
+
+CSV = "stay,hour,na,died\n" + "".join(f"p{i},{t},{i + t / 7:.3f},{i % 2}\n" for i in range(8) for t in range(3))
+NOT_CSV: list[tuple[str, bytes, tuple[str, ...]]] = [
+    ("UTF-16", CSV.encode("utf-16"), ("UTF-16", "save it as UTF-8")),
+    ("UTF-16, big", b"\xfe\xff" + CSV.encode("utf-16-be"), ("UTF-16", "save it as UTF-8")),
+    ("Latin-1", CSV.replace("p3,1", "größe,1").encode("latin-1"), ("row 11", "'größe,1", "not UTF-8")),
+    ("Latin-1 header", CSV.replace("na", "größe").encode("latin-1"), ("header", "größe", "not UTF-8")),
+    ("Excel", b"PK\x03\x04" + bytes(99), ("Excel", "save the sheet as CSV")),
+    ("old Excel", b"\xd0\xcf\x11\xe0" + bytes(99), ("Excel", "save the sheet as CSV")),
+    ("ragged", CSV.replace("p3,1,", "p3,1,1.5,").encode(), ("row 11", "5 fields", "the header has 4")),
+    ("one name twice", CSV.replace("hour,na", "hour,hour").encode(), ("2 columns are called 'hour'", "rename")),
+]
+
+
+@pytest.mark.parametrize("packs", [False, True], ids=["load", "pack"])
+@pytest.mark.parametrize(("content", "words"), [case[1:] for case in NOT_CSV], ids=[case[0] for case in NOT_CSV])
+def test_a_file_that_is_no_table_is_refused_with_what_it_is(
+    content: bytes, words: tuple[str, ...], packs: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    columns = ["--id", "stay", "--time", "hour", "--label", "died"]
+    verb = ["pack", str(path), "--out", str(tmp_path / "b.series")] if packs else ["data", str(path)]
+    assert main([*verb, *columns]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    for word in words:
+        assert word in error

@@ -106,7 +106,11 @@ def within_settling() -> dict:
 
 
 def between_network_and_rule() -> dict:
-    return {"on_epoch": lambda state: die() if len(state.history) == 4 else None}
+    return {"on_epoch": lambda state: die() if len(state.history) == 3 else None}
+
+
+def between_two_refits() -> dict:
+    return {"on_epoch": lambda state: die() if len(state.history) == 5 else None}
 
 
 def before_the_result_of_the_recipe() -> dict:
@@ -125,9 +129,10 @@ PLACES = {
 }
 """Where to die, and how many epochs are left to train afterwards."""
 RECIPE_PLACES = {
-    within_the_joint_phase: 3,
-    within_settling: 2,
-    between_network_and_rule: 1,
+    within_the_joint_phase: 5,
+    within_settling: 4,
+    between_network_and_rule: 3,
+    between_two_refits: 1,
     before_the_result_of_the_recipe: 0,
 }
 """The same by the recipe, in rounds."""

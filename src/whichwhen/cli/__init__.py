@@ -78,6 +78,7 @@ def _run(words: list[str]) -> int:
         refuse_removed(words)
         if verb not in VERBS:
             raise SpecError(f"unknown verb {verb!r}", expected=f"one of {', '.join(VERBS)}", do="see `whichwhen --help`")
+        _refuse_repeated(rest)
         arguments, run = VERBS[verb]
         default = _train_default(rest) if verb == "train" else tyro.MISSING_NONPROP
         run(tyro.cli(arguments, prog=f"whichwhen {verb}", args=rest, default=default))
@@ -99,6 +100,17 @@ def _run(words: list[str]) -> int:
         print("stopped", file=sys.stderr)
         return 130
     return 0
+
+
+_ONCE = {"--labels", "--test", "--menu", "--static", "--ignore", "--subgroups", "--only"}
+"""Options whose values might be thought to add up; of others the last value counts, as in any shell script."""
+
+
+def _refuse_repeated(words: list[str]) -> None:
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    for flag in sorted(_ONCE & set(flags)):
+        if flags.count(flag) > 1:
+            raise SpecError(f"{flag} is given {flags.count(flag)} times", expected="it once", do="put all values behind one")
 
 
 def _fail(message: str, kind: str, as_json: bool) -> int:

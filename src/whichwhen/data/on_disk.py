@@ -41,6 +41,7 @@ _TYPES = {
     "groups": "<i8",
     "step_labels": "<i4",
     "weights": "<f4",
+    "names": "u1",
 }
 _SUBGROUP = "<i4"
 
@@ -167,6 +168,7 @@ class _PartWriter:
             "groups": chunk.groups,
             "step_labels": None if chunk.step_labels is None else self._checked(chunk.step_labels[:]),
             "weights": chunk.weights,
+            "names": None if chunk.names is None else _as_bytes(chunk.names),
         }
         given = {name: column for name, column in columns.items() if column is not None}
         for place, (name, texts) in enumerate(chunk.subgroups.items()):
@@ -229,6 +231,15 @@ class _PartWriter:
             strange = labels[(labels < 0) | (labels >= self.n_classes)][0]
             raise DataError(f"label {strange} in the {self.folder.name} part", expected=f"0 to {self.n_classes - 1}")
         return labels
+
+
+def _as_bytes(names: np.ndarray) -> np.ndarray:
+    """Texts in UTF-8, each with a zero byte behind it."""
+    return np.frombuffer("".join(f"{name}\0" for name in names.tolist()).encode(), np.uint8)
+
+
+def _names(path: Path) -> np.ndarray:
+    return np.array(path.read_bytes().decode().split("\0")[:-1])
 
 
 def _put(file: IO[bytes], content: memoryview) -> None:
@@ -310,6 +321,7 @@ def _open_part(folder: Path, facts: dict[str, Any], features: tuple[Feature, ...
         seed=seed,
         step_labels=rows("step_labels", finish=_whole) if "step_labels" in facts["files"] else None,
         weights=column("weights", np.float32) if "weights" in facts["files"] else None,
+        names=_names(folder / "names") if "names" in facts["files"] else None,
         subgroups={
             name: np.array(texts)[column(f"subgroup{place}")] for place, (name, texts) in enumerate(facts["subgroups"].items())
         },

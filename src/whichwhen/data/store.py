@@ -216,7 +216,10 @@ class Scaler:
         seen = ~np.isnan(values).all(axis=0)
         values = values if seen.all() else np.where(seen, values, 0)
         mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
-        std = np.nanstd(values, axis=0, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            std = np.nanstd(values, axis=0, dtype=np.float64)
+        if not np.isfinite(std).all():  # squares of single precision end at 1e38
+            std = np.array([np.nanstd(column.astype(np.float64)) for column in values.T])
         return cls(mean, np.where(std > 1e-12, std, 1.0))
 
     @classmethod

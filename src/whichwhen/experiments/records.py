@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from whichwhen import artifacts
 from whichwhen.errors import RunFolderError, WhichwhenError
@@ -111,7 +112,7 @@ def make_record(job: Job, run: Path, folder: Path | None = None) -> dict[str, An
     """The record of a finished run folder."""
     result = artifacts.load_result(run)
     history = [line for line in artifacts.load_history(run) if line["validation_loss"] is not None]
-    series = artifacts.load_series(run).sort("id")
+    series = artifacts.load_series(run).sort(pl.col("id").str.len_chars(), "id")
     chosen = decimate(len(history))
     curves = {
         name: [round(float(history[i][name]), 5) for i in chosen]

@@ -142,11 +142,13 @@ def data_figures(records: Sequence[Mapping[str, Any]], data_dir: Path | None = N
     """A series of each data set: plain, with each kind of fake, shifted."""
     figures = {}
     for name in dict.fromkeys(record["dataset"] for record in records):
-        kinds: dict[str, Any] = {"plain": DataSpec(name=name)}
-        used = {(record["fakes"], record["shifted"]) for record in records if record["dataset"] == name}
+        own = [record for record in records if record["dataset"] == name]
+        plain = DataSpec.model_validate({**own[0]["spec"]["data"], "fakes": "none", "shift": False})
+        kinds: dict[str, Any] = {"plain": plain}
+        used = {(record["fakes"], record["shifted"]) for record in own}
         for fakes, shifted in sorted(used, key=lambda kind: (kind[1], tuple(FAKES).index(kind[0]))):
             if fakes != "none":
-                kinds[cell_label(name, fakes, shifted)] = DataSpec(name=name, fakes=fakes, shift=shifted)
+                kinds[cell_label(name, fakes, shifted)] = plain.model_copy(update={"fakes": fakes, "shift": shifted})
         figures[f"samples-{name}".replace(":", "-")] = draw_kinds(
             {
                 title if title != "plain" else LABELS.get(name, name): load_dataset(spec, 0, data_dir)

@@ -71,7 +71,7 @@ def _pattern(record: Mapping[str, Any], several: bool, values: bool, data_dir: P
         name = f"id {sample['id']}" if values else f"sample {seen[sample['class']]}"
         entry = {key: sample[key] for key in ("class", "prediction", "steps", "requests")} | {"name": name}
         if values:
-            entry["values"] = revealed[sample["id"]]
+            entry["values"] = revealed[str(sample["id"])]
         samples.append(entry)
     return {
         "preset": PRESETS.get(record["preset"], record["preset"]),
@@ -89,15 +89,16 @@ def _pattern(record: Mapping[str, Any], several: bool, values: bool, data_dir: P
     }
 
 
-def _values(record: Mapping[str, Any], data_dir: Path | None) -> dict[int, list[list[float | None]]]:
+def _values(record: Mapping[str, Any], data_dir: Path | None) -> dict[str, list[list[float | None]]]:
     """The values that the requests of the sampled series brought, ``[T][K]``; None where nothing was asked for."""
     data = load_dataset(DataSpec.model_validate(record["spec"]["data"]), record["seed"], data_dir)
-    place = {int(number): i for i, number in enumerate(data.test.ids)}
-    found: dict[int, list[list[float | None]]] = {}
+    names = data.test.ids if data.test.names is None else data.test.names
+    place = {str(name): i for i, name in enumerate(names)}
+    found: dict[str, list[list[float | None]]] = {}
     for sample in record["samples"]:
-        series = data.test.series(place[sample["id"]])
+        series = data.test.series(place[str(sample["id"])])
         asked = unsqueeze(sample["requests"]).reshape(sample["steps"], -1).astype(bool)
-        found[sample["id"]] = [
+        found[str(sample["id"])] = [
             [round(float(value), 3) if wanted and np.isfinite(value) else None for value, wanted in zip(*row, strict=True)]
             for row in zip(series, asked, strict=True)
         ]

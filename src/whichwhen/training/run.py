@@ -224,7 +224,7 @@ def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None
     """Per test series: id, label, prediction, cost, length."""
     table = pl.DataFrame(
         {
-            "id": test.names,
+            "id": test.names.astype(str),
             "label": [classes[i] for i in test.labels],
             "prediction": [classes[i] for i in test.predictions],
             "cost": test.cost,
@@ -256,7 +256,7 @@ def write_samples(path: Path, test: Evaluation, menu: Menu, classes: tuple[str, 
     names = np.array(menu.names)
     rows = [
         {
-            "id": int(test.ids[i]),
+            "id": str(test.names[i]),
             "class": classes[test.labels[i]],
             "prediction": classes[test.predictions[i]],
             "step": t,

@@ -15,6 +15,8 @@ _UNITS = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "
 _UNITS["w"] = 7 * _UNITS["d"]
 MOST = 2.0**63
 """Whole numbers are below it."""
+ABOUT = "~"
+"""Before a step's width: times are multiples of it but for rounding, and belong to the nearest step."""
 _OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
 _FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
@@ -48,6 +50,8 @@ def read_numbers(column: pl.Series, where: str, do: str = "", rows: np.ndarray |
         bad = (cast.is_null() & column.is_not_null() & (column.str.strip_chars() != "")).arg_true()
         if len(bad):
             at = int(bad[0])
+            if re.fullmatch(r"\s*[+-]?\d+,\d+\s*", column[at]):
+                do = "write decimals with a point, as in 1.5"
             raise DataError(
                 f"{where}, row {row(at)}: text {column[at]!r} in column {column.name!r} ({len(bad)} such rows)",
                 expected="numbers",
@@ -117,7 +121,7 @@ class Times:
                 )
             return max(round(float(match[1]) * _UNITS[match[2]]), 1)
         try:
-            width = float(step)
+            width = float(step.removeprefix(ABOUT))
         except ValueError:
             width = np.nan
         if not (np.isfinite(width) and width > 0):
@@ -185,8 +189,10 @@ def _times_of_text(column: pl.Series, where: str) -> pl.Series:
     bad = parsed.is_null().arg_true()
     if len(bad):
         at = int(bad[0])
+        day_first = re.match(r"\s*\d{1,2}[./-]\d{1,2}[./-]\d{2,4}", column[at])
         raise DataError(
             f"{where}, row {at + 1}: text {column[at]!r} in column {column.name!r} of --time ({len(bad)} such rows)",
             expected="numbers or dates such as 2024-05-31 14:00",
+            do="write the year first, then month and day" if day_first else "",
         )
     return parsed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 from collections.abc import Collection, Iterator
@@ -80,6 +81,7 @@ class LazyTable:
                 return
             if not head.strip():
                 raise DataError(f"{path} is empty", expected="a header and at least one row")
+            _check_head(path, head)
             self.lazy = pl.scan_csv(path, separator=_separator(head), **_csv_options(names))
 
     def collect(self, lazy: pl.LazyFrame) -> pl.DataFrame:
@@ -96,10 +98,60 @@ def _reading(path: Path, there: bool = False) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, pl.exceptions.ComputeError) and not _is_parquet(path):
+            _say_which_row(path)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{path} can't be read ({reason})", expected="a whole Parquet or CSV file", do="write it again; it may be cut short"
         ) from None
+
+
+def _say_which_row(path: Path) -> None:
+    """Raise for the first row of a CSV file that is not UTF-8, or has more fields than the header; rows count from 1."""
+    with path.open("rb") as file:
+        head = file.readline()
+        separator = _separator(head)
+        for row, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise _not_utf8(path, f"row {row}", line) from None
+            found, wanted = (len(next(csv.reader([part], delimiter=separator))) for part in (text, head.decode("utf-8")))
+            if found > wanted and text.count('"') % 2 == 0:
+                raise DataError(
+                    f"{path}, row {row}: {found} fields, and the header has {wanted}",
+                    expected="as many in each row",
+                    do="mend the row; a field with a separator in it needs quotes",
+                )
+
+
+def _check_head(path: Path, head: bytes) -> None:
+    """Raise where the first line shows that a file is no CSV in UTF-8, or names a column twice."""
+    kinds = {b"PK": "an Excel or zip file", b"\xd0\xcf\x11\xe0": "an Excel file"}
+    for start, kind in kinds.items():
+        if head.startswith(start):
+            raise DataError(f"{path} is {kind}", expected="a Parquet or CSV file", do="save the sheet as CSV (UTF-8)")
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(
+            f"{path} is in UTF-16",
+            expected="text in UTF-8",
+            do=f"save it as UTF-8, say with `iconv -f utf16 -t utf8 {path.name}`",
+        )
+    try:
+        names = next(csv.reader([head.decode("utf-8-sig").strip()], delimiter=_separator(head)), [])
+    except UnicodeDecodeError:
+        raise _not_utf8(path, "header", head) from None
+    twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+    if twice:
+        raise DataError(f"{path}: {names.count(twice[0])} columns are called {twice[0]!r}", do="rename or drop one of them")
+
+
+def _not_utf8(path: Path, place: str, line: bytes) -> DataError:
+    return DataError(
+        f"{path}, {place}: not UTF-8 ({line.decode('latin-1').strip()[:60]!r} if it is Latin-1)",
+        expected="text in UTF-8",
+        do=f"save it as UTF-8, say with `iconv -f latin1 -t utf8 {path.name}`",
+    )
 
 
 def _is_parquet(path: Path) -> bool:
@@ -146,7 +198,9 @@ def _read_csv(path: Path, names: Collection[str]) -> pl.DataFrame:
             raise OSError(str(error)) from None
     if not content.strip():
         raise DataError(f"{path} is empty", expected="a header and at least one row")
-    separator = _separator(content.split(b"\n", 1)[0])
+    head = content.split(b"\n", 1)[0]
+    _check_head(path, head)
+    separator = _separator(head)
     return pl.read_csv(io.BytesIO(content), separator=separator, **_csv_options(names))
 
 

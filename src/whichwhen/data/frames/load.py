@@ -51,6 +51,12 @@ def open_table(table: Frame, spec: TableSpec, labels: Frame | None = None, test:
     test = spec.test if test is None else test
     second = None if labels is None else read_frame(labels, spec.names)[0]
     parsed = parse_table(table, spec, second)
+    if np.isnan(parsed.values).all():
+        raise DataError(
+            f"{parsed.where}: nothing was measured in any of {len(parsed.features)} feature columns",
+            expected="numbers in some cells",
+            do="check what the columns hold",
+        )
     same_grid = spec.model_copy(update={"step": parsed.step})  # never a width of the test table's own
     tested = None if test is None else parse_table(test, same_grid, second)
     if second is not None:
@@ -70,7 +76,9 @@ def open_table(table: Frame, spec: TableSpec, labels: Frame | None = None, test:
     else:
         values, notes = align(tested, parsed.features)
         train, tests = whole, make_series(tested, values, classes, _groups(tested)[0], features, "test")
-        notes += _both(parsed, tested, spec) + compare_lengths(np.diff(parsed.offsets), np.diff(tested.offsets), spec)
+        notes += _both(parsed, tested, spec)
+        _refuse_the_same(parsed, tested, values)
+        notes += compare_lengths(np.diff(parsed.offsets), np.diff(tested.offsets), spec)
         notes += compare_values(parsed.features, parsed.values, values)
     _refuse_never_observed(train, parsed)
     report = make_report(parsed, classes, len(set(groups.tolist())), {"train": len(train), "test": len(tests)}, features, notes)
@@ -181,6 +189,16 @@ def _both(train: ParsedTable, test: ParsedTable, spec: TableSpec) -> list[str]:
         return []
     places = f"{train.where} and in {test.where}"
     return [f"column {spec.id!r}: {len(shared)} ids are in {places}, the first is {shared[0]}: they count as other series"]
+
+
+def _refuse_the_same(train: ParsedTable, test: ParsedTable, values: np.ndarray) -> None:
+    """What was learned by heart says nothing about new series."""
+    if np.array_equal(train.ids, test.ids) and np.array_equal(train.values, values, equal_nan=True):
+        raise DataError(
+            f"{test.where} holds the same series as {train.where}",
+            expected="other series to test on",
+            do="leave out --test to hold some out, or name another table",
+        )
 
 
 def _refuse_never_observed(train: SeriesSet, table: ParsedTable) -> None:

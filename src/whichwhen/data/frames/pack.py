@@ -143,8 +143,8 @@ class _Buckets:
             stamps += len(np.unique(np.stack([of_row.astype(since.dtype), since]), axis=1).T)
             times = found if times is None or times.whole else times
         assert times is not None
-        exact = np.array(divisors) if times.whole else np.array([0.5])
-        return times.text(common_width(Times(exact, times.clock), exact, np.concatenate(lasts), stamps, self.spec, self.where))
+        exact = np.array(divisors) if times.whole else np.zeros(1)
+        return common_width(Times(exact, times.clock), exact, np.concatenate(lasts), stamps, self.spec, self.where)
 
     def classes(self) -> list[str]:
         """All labels."""

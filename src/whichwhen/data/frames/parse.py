@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from whichwhen.data.frames.columns import MOST, Times, need_column, read_texts, read_times, refuse_nulls
+from whichwhen.data.frames.columns import ABOUT, MOST, Times, need_column, read_texts, read_times, refuse_nulls
 from whichwhen.data.frames.files import Frame, read_frame
 from whichwhen.data.frames.series import SeriesColumns, read_series_columns
 from whichwhen.data.frames.values import Cells, fill_long, fill_wide
@@ -22,6 +22,8 @@ from whichwhen.specs import TableSpec
 
 _TOLERANCE = 1e-6
 """Of a step's width: a time this little before a boundary counts as on it, as 3 · 0.1 is not quite 0.3."""
+_ROUNDED = 0.01
+"""Of a step's width: times this near to multiples of it are on a regular grid."""
 _SPARSEST = 10
 
 
@@ -204,12 +206,11 @@ def _make_grid(
     stamps = np.bincount(of_row[order[new]], minlength=len(known))
     last = np.zeros(len(known), dtype=since.dtype)
     np.maximum.at(last, of_row, since)
-    if spec.step is not None:
-        width = times.width(spec.step, f"{where}, column {spec.time!r}")
-    else:
-        width = common_width(times, since, last, int(new.sum()), spec, where)
+    step = spec.step or common_width(times, since, last, int(new.sum()), spec, where)
+    width = times.width(step, f"{where}, column {spec.time!r}")
     exact = isinstance(width, int) and times.whole
-    at = since // width if exact else np.floor(since / width + _TOLERANCE).astype(np.int64)
+    before = 0.5 if step.startswith(ABOUT) else _TOLERANCE  # of times that were rounded, the nearest step
+    at = since // width if exact else np.floor(since / width + before).astype(np.int64)
     lengths = np.zeros(len(known), dtype=np.int64)
     np.maximum.at(lengths, of_row, at + 1)
     far = np.flatnonzero((lengths > 10_000) & (lengths > 100 * stamps))
@@ -228,20 +229,41 @@ def _make_grid(
             do="drop such series, or use a narrower --step",
         )
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return _Grid(offsets[of_row] + at, offsets, times.text(width)), tuple(notes), unsorted
+    return _Grid(offsets[of_row] + at, offsets, step), tuple(notes), unsorted
 
 
-def common_width(times: Times, since: np.ndarray, last: np.ndarray, stamps: int, spec: TableSpec, where: str) -> int:
-    """The largest width that all times are multiples of, if the grid is not mostly empty then."""
-    width = max(int(np.gcd.reduce(since)), 1) if times.whole else 0
+def common_width(times: Times, since: np.ndarray, last: np.ndarray, stamps: int, spec: TableSpec, where: str) -> str:
+    """The largest width that all times are multiples of, if the grid is not mostly empty then; as ``--step`` takes it."""
+    width = max(int(np.gcd.reduce(since)), 1) if times.whole else _even_width(since)
     if not width or (last // width + 1).sum() > _SPARSEST * stamps + 100:
         found = f"; all are multiples of {times.text(width)}, which leaves most steps empty" if width else ""
         raise DataError(
             f"{where}: the times in column {spec.time!r} are not on a regular grid{found}",
             expected="a width of the steps",
-            do=f"add --step, say --step {'1h' if times.clock else '1'}",
+            do=f"add --step, say --step {_usual_width(times, last, stamps)}",
         )
-    return width
+    return times.text(width) if times.whole else f"{ABOUT}{width:g}"
+
+
+def _even_width(since: np.ndarray) -> float:
+    """The least time since a series' start, if all are multiples of it but for rounding; else 0."""
+    least = float(since[since > 0].min(initial=np.inf))
+    if not np.isfinite(least):
+        return 0.0
+    most = since / least
+    width = float(since.max() / round(float(most.max())))  # the longest time is the least rounded
+    away = np.abs(since / width - np.round(since / width))
+    return float(f"{width:.6g}") if away.max() < _ROUNDED else 0.0
+
+
+def _usual_width(times: Times, last: np.ndarray, stamps: int) -> str:
+    """What lies between two times on average, to a round number: with it there are about as many steps as times."""
+    mean = float(last.sum()) / max(1, stamps - len(last))
+    if not times.clock:
+        return f"{float(f'{mean:.1g}'):g}"
+    units = [(7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m"), (1, "s")]
+    seconds, unit = next((one for one in units if mean >= one[0] * 10**6), (1, "s"))
+    return f"{max(1, round(mean / 10**6 / seconds))}{unit}"
 
 
 def _step_labels(frame: pl.DataFrame, spec: TableSpec, cells: Cells, offsets: np.ndarray) -> np.ndarray:
