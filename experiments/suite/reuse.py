@@ -116,11 +116,12 @@ def take_settled_rule(folder: Path, runs: Path, spec: RunSpec, data: Dataset) ->
     """
     from whichwhen import artifacts
     from whichwhen.training.checkpoints import TrainState
+    from whichwhen.training.recipe import attempts_of
     from whichwhen.training.run import finish
     from whichwhen.training.trained import Trained
 
     there = runs / spec.change(acquirer__kind="learned").hash
-    alone = spec.training.attempts > 1  # whose attempts compete with each other
+    alone = attempts_of(spec.training, len(data.train)) > 1  # whose attempts compete with each other
     if alone or folder.exists() or spec.acquirer.kind not in RULES or not artifacts.is_finished(there):
         return 0.0
     found = [one for one in artifacts.load_candidates(there) if one.card.acquirer == spec.acquirer.kind]
@@ -128,10 +129,9 @@ def take_settled_rule(folder: Path, runs: Path, spec: RunSpec, data: Dataset) ->
         return 0.0
     lines = artifacts.load_history(there)
     ends = {line["phase"]: line["cpu_seconds"] for line in lines}
-    seconds = ends["warm-up"] + ends["rule"] - ends["settle"] + ends.get("rule refit", 0.0) - ends.get("refit", 0.0)
-    own = {"warm-up": "warm-up", "rule": "settle", "rule refit": "refit"}
-    history = [line for line in lines if line["phase"] in own]
-    history = [{**line, "epoch": i, "phase": own[line["phase"]]} for i, line in enumerate(history, 1)]
+    seconds = ends["warm-up"] + ends["rule"] - ends["settle"]
+    history = [line for line in lines if line["phase"] in ("warm-up", "rule")]
+    history = [{**line, "epoch": i, "phase": line["phase"].replace("rule", "settle")} for i, line in enumerate(history, 1)]
     card = found[0].card.model_copy(update={"spec": spec, "kept": None})
     state = TrainState(history=history, best_epoch=len(history), cpu_seconds=seconds)
     folder.mkdir(parents=True)

@@ -57,7 +57,7 @@ class Spec(BaseModel):
 
 
 S = TypeVar("S", bound=Spec)
-SEMANTICS = 4
+SEMANTICS = 5
 """Part of every hash; raised when the meaning of a run changes."""
 
 _Columns = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="COLUMN ...")]

@@ -14,6 +14,7 @@ from whichwhen import artifacts
 from whichwhen.data import SeriesSet
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import evaluate, measure
+from whichwhen.evaluation.calibration import apply_temperature
 from whichwhen.evaluation.prices import at_budget
 from whichwhen.model import make_model
 from whichwhen.predictors import ConvPredictor, GRUPredictor
@@ -29,14 +30,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::whichwhen.errors.BudgetWarning"
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Phases of a few steps, with a round after every second one, and as many series as need no refit."""
-    for name, value in {"WARM_UP": 4, "JOINT": 3, "SETTLE": 4, "ROUND": 2, "REFIT_BELOW": 0}.items():
+    for name, value in {"WARM_UP": 4, "JOINT": 3, "SETTLE": 4, "ROUND": 2, "FEW": 0}.items():
         monkeypatch.setattr(recipe, name, value)
 
 
 @pytest.fixture
 def refits(monkeypatch):
     """As few series as need one."""
-    monkeypatch.setattr(recipe, "REFIT_BELOW", 1000)
+    monkeypatch.setattr(recipe, "FEW", 1000)
 
 
 @pytest.fixture(scope="module")
@@ -260,27 +261,50 @@ def test_the_best_rule_of_those_that_were_screened_is_settled_as_it_would_be_alo
     assert evaluate(rule.policy, data.test).metrics == evaluate(alone.policy, data.test).metrics
 
 
+def unsure_loss(model, data):
+    """On validation, with the temperature of least loss if that is above 1, by trying many."""
+    found = evaluate(model.policy, data.validation)
+    logits, rows = np.log(found.probabilities), np.arange(len(found.labels))
+    tried = [apply_temperature(logits, temperature)[rows, found.labels] for temperature in np.geomspace(1, 100, 2000)]
+    return min(float(-np.log(shares).mean()) for shares in tried)
+
+
 def test_with_many_validation_series_the_loss_of_the_choice_is_that_of_the_last_weights(data, monkeypatch):
-    monkeypatch.setattr(recipe, "FEW", 1)
+    monkeypatch.setattr(recipe, "FEW_TO_CHOOSE", 1)
     for candidate in run(data).candidates:
-        found = evaluate(candidate.model.policy, data.validation).metrics
-        assert candidate.loss == pytest.approx(found.loss, rel=1e-5)
+        assert candidate.loss == pytest.approx(unsure_loss(candidate.model, data), rel=1e-4)
+
+
+@pytest.mark.parametrize("sureness", [0.5, 30.0])
+def test_how_sure_a_predictor_is_does_not_count_against_it(sureness, data):
+    """Logits times 30 are much too sure, and as good to choose by; half as sure as it could be is as it is."""
+    model = run(data, acquirer__kind="complete").model
+    found = evaluate(model.policy, data.validation)
+    logits = np.log(found.probabilities)
+    changed = replace(found, probabilities=apply_temperature(logits, 1 / sureness))
+    loss = recipe._unsure_loss(changed, data.validation)
+    if sureness > 1:
+        assert loss <= recipe._unsure_loss(found, data.validation) + 1e-6
+    assert loss <= log_loss(changed.probabilities, data.validation.labels) + 1e-9
+
+
+def log_loss(shares, labels):
+    return float(-np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-30)).mean())
 
 
 def test_with_few_validation_series_it_is_moved_by_the_mean_of_the_last_rounds(data):
     found = run(data)
     for candidate, phase in zip(found.candidates, ("settle", "rule"), strict=True):
-        rounds = [line["validation_loss"] for line in found.state.history if line["phase"] == phase][-4:]
-        last = evaluate(candidate.model.policy, data.validation).metrics.loss
-        assert candidate.loss == pytest.approx(last + np.mean(rounds) - rounds[-1], rel=1e-5)
+        rounds = [line["unsure_loss"] for line in found.state.history if line["phase"] == phase][-4:]
+        assert candidate.loss == pytest.approx(unsure_loss(candidate.model, data) + np.mean(rounds) - rounds[-1], rel=1e-4)
 
 
 def test_where_there_is_a_price_the_bill_is_part_of_the_loss(data, monkeypatch):
-    monkeypatch.setattr(recipe, "FEW", 1)
+    monkeypatch.setattr(recipe, "FEW_TO_CHOOSE", 1)
     for candidate in run(data, budget__per_step=None, budget__price=0.05).candidates:
         outcome = evaluate(candidate.model.policy, data.validation)
-        expected = outcome.metrics.loss + 0.05 * float(np.mean(outcome.cost))
-        assert candidate.loss == pytest.approx(expected, rel=1e-5)
+        expected = unsure_loss(candidate.model, data) + 0.05 * float(np.mean(outcome.cost))
+        assert candidate.loss == pytest.approx(expected, rel=1e-4)
 
 
 # -- refit
@@ -292,7 +316,7 @@ KINDS = ("learned", "learned-only", "round-robin", "random", "complete")
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_few_series_the_predictor_learns_again_and_nothing_else_changes(kind, data, monkeypatch):
     whole = run(data, acquirer__kind=kind)
-    monkeypatch.setattr(recipe, "REFIT_BELOW", 0)
+    monkeypatch.setattr(recipe, "_reads_predictor", lambda model: True)  # no refit
     before = run(data, acquirer__kind=kind)
     assert [(one.loss, one.kept) for one in whole.candidates] == [(one.loss, one.kept) for one in before.candidates]
     pairs = [(whole.model, before.model)]
@@ -310,15 +334,41 @@ def test_of_few_series_the_predictor_learns_again_and_nothing_else_changes(kind,
     assert all(line["validation_loss"] is None for line in more)
 
 
+@pytest.mark.usefixtures("refits")
+@pytest.mark.parametrize("better", [0, 1])
+def test_of_few_series_the_second_attempt_has_noise_on_its_values_and_so_has_the_refit_of_what_it_gave(
+    better, data, monkeypatch
+):
+    used, now = [], []
+    own, begin = recipe.augmented, recipe._Recipe._begin
+    monkeypatch.setattr(recipe, "augmented", lambda *given: used.append(now[-1]) or own(*given))
+    monkeypatch.setattr(recipe._Recipe, "_begin", lambda self, phase, done: now.append(phase) or begin(self, phase, done))
+    monkeypatch.setattr(recipe._Recipe, "_loss_for_choice", lambda self, model, _: float(model.card.attempt != better))
+    found = run(data, acquirer__kind="static")
+    assert found.model.card.attempt == better
+    assert {(phase.name, phase.attempt) for phase in used} == {
+        *((name, 1) for name in ("warm-up", "settle")),
+        *((("refit", 1),) if better else ()),
+    }
+
+
+@pytest.mark.usefixtures("refits")
+@pytest.mark.parametrize(("losses", "attempt"), [((0.5, 0.5), 1), ((0.49, 0.5), 1), ((0.47, 0.5), 0)])
+def test_an_attempt_without_noise_must_be_clearly_better(losses, attempt, data, monkeypatch):
+    monkeypatch.setattr(recipe._Recipe, "_loss_for_choice", lambda self, model, _: losses[model.card.attempt])
+    assert run(data, acquirer__kind="static").model.card.attempt == attempt
+
+
 @pytest.mark.parametrize(("least", "refits"), [(24, False), (25, True)])
 def test_the_number_of_training_series_says_whether_there_is_a_refit(least, refits, data, monkeypatch):
-    monkeypatch.setattr(recipe, "REFIT_BELOW", least)
+    monkeypatch.setattr(recipe, "FEW", least)
     assert run(data, acquirer__kind="static").model.card.refitted == refits
 
 
 @pytest.mark.usefixtures("refits")
-def test_a_refit_learns_from_the_validation_series(data):
-    """``complete`` has nothing to choose: other validation labels change nothing but what is learned from them."""
+def test_a_refit_learns_from_the_validation_series(data, monkeypatch):
+    """Where the choice does not hang on them, other validation labels change nothing but what is learned from them."""
+    monkeypatch.setattr(recipe._Recipe, "_loss_for_choice", lambda self, model, _: 0.0)
     changed = replace(data, validation=replace(data.validation, labels=(data.validation.labels + 1) % 3))
     one, other = (run(each, acquirer__kind="complete").model for each in (data, changed))
     assert same(one.held_out.state_dict(), other.held_out.state_dict())

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import tiny_batch, tiny_dataset, tiny_policy, tiny_spec
 from whichwhen.artifacts import load_model
@@ -14,10 +16,12 @@ from whichwhen.data.store import SeriesSet
 from whichwhen.evaluation.prices import at_budget
 from whichwhen.menu import Feature
 from whichwhen.model import make_model
+from whichwhen.noise import NoisePool
 from whichwhen.predictors import make_predictor
 from whichwhen.rollout import roll_out
 from whichwhen.selection import Gate
 from whichwhen.specs import BudgetSpec, PredictorSpec
+from whichwhen.training.augment import NOISE, OFFSET, augmented, spread_of
 from whichwhen.training.class_weights import class_weights
 from whichwhen.training.objectives import EndToEnd, OrderValue, Priced, make_objective
 from whichwhen.training.run import train
@@ -122,6 +126,43 @@ def test_the_budget_of_training_asked_for_again_is_the_same(kind, fields):
     wanted = {f"budget__{name}": value for name, value in ({"per_step": None} | fields).items()}
     model = make_model(tiny_spec(acquirer__kind=kind, **wanted), data)
     assert at_budget(model, BudgetSpec(**fields), data.validation).budget == model.policy.budget
+
+
+# -- noise on the values of training
+
+
+def test_noise_is_an_offset_for_each_column_of_a_series_and_a_draw_for_each_value():
+    batch = tiny_batch((40,) * 200, n_features=3)
+    spread = torch.tensor([1.0, 2.0, 0.0])
+    known = augmented(Hindsight(batch, torch.zeros(200).long()), spread, NoisePool(3, 1 << 20))
+    change = known.batch.values - batch.values
+    offset = change.mean(1)
+    assert offset.std(0).tolist() == pytest.approx([OFFSET, 2 * OFFSET, 0], rel=0.15)
+    assert (change - offset.unsqueeze(1)).std((0, 1)).tolist() == pytest.approx([NOISE, 2 * NOISE, 0], rel=0.05)
+    assert torch.equal(known.batch.values[..., 2], batch.values[..., 2])
+    assert change.mean((0, 1)).tolist() == pytest.approx([0, 0, 0], abs=0.1)
+
+
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5), seed=st.integers(0, 99))
+def test_noise_leaves_what_was_not_observed_and_all_but_the_values_as_they_are(lengths, seed):
+    batch = tiny_batch(tuple(lengths))
+    seen = batch.observed & (torch.rand(batch.values.shape, generator=torch.Generator().manual_seed(seed)) < 0.7)
+    batch = replace(batch, values=batch.values * seen, observed=seen)
+    known = Hindsight(batch, torch.zeros(batch.size).long())
+    moved = augmented(known, torch.ones(5), NoisePool(seed, 1 << 10))
+    assert (moved.batch.values[~seen] == 0).all()
+    assert (moved.batch.values[seen] != batch.values[seen]).all()
+    assert replace(moved, batch=batch) == known
+    assert replace(moved.batch, values=batch.values) == batch
+
+
+def test_the_spread_of_a_column_is_that_of_its_values_and_none_where_they_are_few():
+    rng = np.random.default_rng(0)
+    wild, level, holes = rng.normal(5, 3, 300), rng.integers(0, 32, 300) * 10.0, rng.normal(0, 2, 300)
+    holes[::3] = np.nan
+    values = np.stack([wild, level, holes], 1)
+    part = SeriesSet.from_list([values[:100], values[100:]], np.array([0, 1]), [Feature(name) for name in "abc"])
+    assert spread_of(part).tolist() == pytest.approx([wild.std(), 0, np.nanstd(holes)], rel=1e-4)
 
 
 # -- weights

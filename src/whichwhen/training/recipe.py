@@ -6,11 +6,13 @@
 3. *Settling*: the acquirer is frozen, its requests are computed once for a range of budgets, and the predictor learns on them,
    half of the time at the budget asked for.
 
-4. *Refit*, where series are few: when all is chosen, the predictor is trained anew on training and validation series together,
-   warm-up included, on the requests of the acquirer as it is.
+Where series are few, all of this is done twice, the second time with noise on the values of training, and validation chooses.
+Then comes a last phase:
 
-``thorough`` goes through all of this several times, with other weights and at last with another architecture, and validation
-chooses among what comes out.
+4. *Refit*: the predictor is trained anew, warm-up included, on training and validation series together and on the requests of
+   the acquirer as it is.
+
+``thorough`` makes three attempts, with other weights and at last with another architecture.
 
 Fixed rules skip the joint phase and settle on their own requests for as many steps. For ``learned`` the best fixed rule, found
 with the warmed-up predictor, is settled too, and the one with the lower validation loss is kept.
@@ -35,16 +37,17 @@ from whichwhen.acquirers import RoundRobinAcquirer, WithOwnPredictor
 from whichwhen.afterwards import read_requests, walk_then_read
 from whichwhen.allocator import keep_freed_memory
 from whichwhen.budget import Budget, MeanCost, PerStep, Price, RandomPrice, Unlimited, caps_up_to, default_per_step
-from whichwhen.data.store import Dataset
+from whichwhen.data.store import Dataset, SeriesSet
 from whichwhen.errors import TrainingError
-from whichwhen.evaluation import Metrics, evaluate
-from whichwhen.evaluation.choice import FEW
+from whichwhen.evaluation import Evaluation, evaluate
+from whichwhen.evaluation.calibration import fit_temperature
 from whichwhen.evaluation.prices import knows_prices, with_budget
 from whichwhen.model import Card, Model, blank_model, fit_inputs, fit_rule, importance_of, make_budget
 from whichwhen.noise import NoisePool
 from whichwhen.rollout import Policy
 from whichwhen.selection import Gate
 from whichwhen.specs import RULES, AcquirerKind, TrainingSpec
+from whichwhen.training.augment import augmented, spread_of
 from whichwhen.training.checkpoints import TrainState, load_optimizer_tensors, optimizer_tensors
 from whichwhen.training.class_weights import class_weights
 from whichwhen.training.detached import replay, roll_out_branching, roll_out_detached, walk
@@ -57,8 +60,12 @@ WARM_UP, JOINT, SETTLE = 900, 1500, 2400
 """Optimiser steps of the phases, for up to ``MANY`` series."""
 MANY = 3000
 """Training series from which on the steps grow, with the square root of their number."""
-REFIT_BELOW = 1000
-"""Training series below which the predictor is trained again, on those of validation, too."""
+FEW = 1000
+"""Training series below which a second attempt has noise on the values, and the predictor is at last refitted."""
+NOISY = 1
+"""Which attempt has noise on the values, where series are few."""
+LEAN = 0.02
+"""Nats: an attempt without noise must be better by so much: what it learned by heart shows little on series that are alike."""
 ACQUIRER_RATE = 0.3
 """The acquirer's learning rate, as a multiple of the predictor's."""
 TABLE_RATE = 1.0
@@ -86,10 +93,12 @@ ROUND = 200
 """Optimiser steps between two lines of the history and two checkpoints."""
 TURNS = (1, 1.5, 2, 3, 4, 5, 8, 12)
 """Sizes of round robins that are tried, as multiples of what the budget buys."""
-LAST_ROUNDS = 4
-"""Of a phase: with few validation series the choice between network and rule takes the mean over these."""
+FEW_TO_CHOOSE, LAST_ROUNDS = 100, 4
+"""Of a phase: below so many validation series, the choice between network and rule takes the mean over so many rounds."""
 AHEAD, AHEAD_CELLS = 4, 1 << 22
 """Batches that the acquirer walks through at once in the joint phase, and values of theirs at most."""
+_SMALLEST = 1e-30
+"""Of a probability whose logarithm is taken."""
 WINDOWS = 32
 """Batches' worth of noise that are drawn at a time."""
 
@@ -146,6 +155,11 @@ def steps_of(training: TrainingSpec, n_series: int) -> tuple[int, int, int]:
     return warm, joint, settle
 
 
+def attempts_of(training: TrainingSpec, n_series: int) -> int:
+    """How many times the first three phases are gone through: at least once more where series are few."""
+    return max(NOISY + 1, training.attempts) if n_series < FEW else training.attempts
+
+
 def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
     """The phases of a model's acquirer, for so many training series."""
     warm, joint, settle = steps_of(model.card.spec.training, n_series)
@@ -156,9 +170,9 @@ def phases_of(model: Model, n_series: int) -> tuple[Phase, ...]:
             phases.append(Phase("rule", warm, joint + settle))
     else:
         phases.append(Phase("settle", warm, joint + settle))
-    attempts = model.card.spec.training.attempts
+    attempts = attempts_of(model.card.spec.training, n_series)
     found = [replace(phase, attempt=i) for i in range(attempts) for phase in phases]
-    if n_series < REFIT_BELOW and not _reads_predictor(model):
+    if n_series < FEW and not _reads_predictor(model):
         kinds = ("refit", "rule refit") if model.card.spec.acquirer.kind == "learned" else ("refit",)
         found += [Phase(kind, 0, warm + joint + settle, attempts - 1) for kind in kinds]
     return tuple(found)
@@ -187,6 +201,8 @@ class _Recipe:
     ) -> None:
         self.model, self.data, self.state, self.device, self.on_epoch = model, data, state, device, on_epoch
         self.spec = model.card.spec
+        self.few = len(data.train) < FEW
+        self.spread = spread_of(data.train) if self.few else None
         self.phases = phases_of(model, len(data.train))
         self.total = max(phase.start + phase.steps for phase in self.phases)
         self.began = time.process_time() - state.cpu_seconds
@@ -206,6 +222,7 @@ class _Recipe:
         self.rule: Model | None = None
         self.refitted: Model | None = None
         self.series = self.data.train
+        self.noisy = self.few and model.card.attempt == NOISY
         self.optimizer = self._optimizer(model)
 
     # ---- the course of it ---------------------------------------------------------------------------------------------------
@@ -284,7 +301,7 @@ class _Recipe:
         if done:
             self.refitted.policy.predictor.load_state_dict(_named(self.state.extra, name))
             load_optimizer_tensors(self.optimizer, self.state.optimizer)
-        self.series = self.data.train.joined(self.data.validation)
+        self.series, self.noisy = self.data.train.joined(self.data.validation), card.attempt == NOISY
         self.sets, self.shown = self._request_sets(self.refitted)
 
     def _restore(self) -> None:
@@ -335,7 +352,8 @@ class _Recipe:
 
     def _record(self, phase: Phase, index: int, number: int, step: int, means: np.ndarray, learner: Model) -> None:
         """A line of the history, and the state to go on from."""
-        scores = None if phase.refits else self._validate(phase, learner)
+        found = None if phase.refits else self._validate(phase, learner)
+        scores = None if found is None else found.metrics
         if scores is not None and not math.isfinite(scores.loss):
             raise TrainingError(f"the validation loss became {scores.loss}", do="lower --learning-rate")
         state = self.state
@@ -348,9 +366,10 @@ class _Recipe:
                 "objective": float(means[0]),
                 "loss": float(means[1]),
                 "accuracy": float(means[2]),
-                "validation_loss": scores and scores.loss,
-                "validation_accuracy": scores and scores.accuracy,
-                "validation_auroc": scores and scores.auroc,
+                "validation_loss": None if scores is None else scores.loss,
+                "validation_accuracy": None if scores is None else scores.accuracy,
+                "validation_auroc": None if scores is None else scores.auroc,
+                "unsure_loss": None if found is None else _unsure_loss(found, self.data.validation),
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "best": True,
                 "cpu_seconds": round(state.cpu_seconds, 3),
@@ -430,7 +449,8 @@ class _Recipe:
         return max(1, min(AHEAD, AHEAD_CELLS // (cells * max(self._orders, len(self.data.features)))))
 
     def _known(self, rows: np.ndarray, salt: int) -> Hindsight:
-        return replace(self.series.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
+        known = replace(self.series.hindsight(rows, self.device, salt=salt), class_weights=self.balance)
+        return known if self.spread is None or not self.noisy else augmented(known, self.spread, self.noise)
 
     def _batches(self, phase: Phase, steps: range) -> Iterator[tuple[np.ndarray, int]]:
         """Rows of each batch, longest series first, and the number of the pass over the data."""
@@ -614,9 +634,12 @@ class _Recipe:
         """The best network, or the best of the one kind there is, and the best rule beside it."""
         finished = self._finished_before() if "chosen" in self.facts else [*self._finished_before(), *self._finished()]
         if self.spec.acquirer.kind != "learned":
-            return _best(finished), None
+            return self._best(finished), None
         rules = [one for one in finished if one[0].card.acquirer in RULES]
-        return _best([one for one in finished if one not in rules]), _best(rules)
+        return self._best([one for one in finished if one not in rules]), self._best(rules)
+
+    def _best(self, finished: Sequence[Finished]) -> Finished:
+        return min(finished, key=lambda one: one[1] + LEAN * (self.few and one[0].card.attempt != NOISY))
 
     def _refit(self, model: Model, name: str) -> Model:
         """With the predictor that was trained on all series, if one was."""
@@ -676,15 +699,16 @@ class _Recipe:
         return found
 
     def _loss_for_choice(self, model: Model, phase: str) -> float:
-        """On validation at the budget asked for; with few series, the mean over the last rounds of a phase.
+        """On validation at the budget asked for, less what too sure predictions cost; with few series the mean of some rounds.
 
-        The last weights are one draw of many that are as good. Their loss on a few dozen series depends on the draw about as
-        much as on the policy; the mean over several of them does less.
+        How sure a predictor is can be set right afterwards, what it confuses can't. The last weights are one draw of many that
+        are as good: their loss on a few dozen series depends on the draw about as much as on the policy.
         """
-        loss = self._validation_loss(model.policy)
-        if len(self.data.validation) >= FEW:
+        scores = evaluate(model.policy, self.data.validation, device=self.device, loop=walk_then_read)
+        loss = _unsure_loss(scores, self.data.validation) + self._charge() * scores.metrics.requested_cost
+        if len(self.data.validation) >= FEW_TO_CHOOSE:
             return loss
-        rounds = [line["validation_loss"] for line in self.state.history if line["phase"] == phase][-LAST_ROUNDS:]
+        rounds = [line["unsure_loss"] for line in self.state.history if line["phase"] == phase][-LAST_ROUNDS:]
         return loss + float(np.mean(rounds)) - float(rounds[-1])
 
     # ---- small things -------------------------------------------------------------------------------------------------------
@@ -705,7 +729,7 @@ class _Recipe:
     def _predictor(self) -> nn.Module:
         return self.model.policy.predictor
 
-    def _validate(self, phase: Phase, learner: Model) -> Metrics:
+    def _validate(self, phase: Phase, learner: Model) -> Evaluation:
         """With everything in the warm-up; while the acquirer learns under the cap asked for, or none; then as asked."""
         policy = learner.policy
         if phase.name == "warm-up":
@@ -717,7 +741,7 @@ class _Recipe:
                 policy,
                 budget=Price(self.spec.budget.price or low, cap if self._payable(cap) and cap >= self.typical else math.inf),
             )
-        return evaluate(policy, self.data.validation, device=self.device, loop=walk_then_read).metrics
+        return evaluate(policy, self.data.validation, device=self.device, loop=walk_then_read)
 
     def _optimizer(self, model: Model, before: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
         """AdamW; the acquirer at its own rates and without weight decay. The predictor's moments of ``before`` stay."""
@@ -737,8 +761,13 @@ class _Recipe:
         return optimizer
 
 
-def _best(finished: Sequence[Finished]) -> Finished:
-    return min(finished, key=lambda one: one[1])
+def _unsure_loss(found: Evaluation, series: SeriesSet) -> float:
+    """The loss with the predictions as sure as suits the series best, if that is less sure than they are."""
+    shares, labels = found.probabilities, series.labels
+    if found.step_probabilities is not None and series.step_labels is not None:
+        shares, labels = found.step_probabilities, series.step_labels[:]
+    fit = fit_temperature(np.log(np.maximum(shares, _SMALLEST)), labels)
+    return fit.loss_after if fit.temperature > 1 else fit.loss_before
 
 
 def _rate(policy: Policy) -> float | None:
