@@ -188,8 +188,8 @@ def test_a_weight_of_zero_leaves_a_series_out():
 
 
 def test_it_keeps_a_record_of_each_phase(fitted):
-    assert [line["epoch"] for line in fitted.history_] == [1, 2, 3, 4]
-    assert [line["phase"] for line in fitted.history_] == ["warm-up", "joint", "settle", "refit"]
+    assert [line["epoch"] for line in fitted.history_] == [1, 2, 3, 4, 5, 6, 7]
+    assert [line["phase"] for line in fitted.history_] == ["warm-up", "joint", "settle"] * 2 + ["refit"]
 
 
 def test_further_settings_reach_the_spec():

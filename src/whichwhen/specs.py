@@ -57,8 +57,8 @@ class Spec(BaseModel):
 
 
 S = TypeVar("S", bound=Spec)
-SEMANTICS = 5
-"""Part of every hash; raised when the meaning of a run changes."""
+RECIPE, EPOCHS = 5, 3
+"""Part of every hash: what the recipe, or training in epochs, means by a spec; raised when that changes."""
 
 _Columns = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="COLUMN ...")]
 _Column = Annotated[str | None, tyro.conf.arg(metavar="COLUMN")]
@@ -503,7 +503,7 @@ class RunSpec(Spec):
     @property
     def hash(self) -> str:
         """A short name of what is off its default: equal specs have equal hashes."""
-        content = self.model_dump(mode="json") | {"semantics": SEMANTICS}
+        content = self.model_dump(mode="json") | {"semantics": RECIPE if self.training.epochs is None else EPOCHS}
         for name in type(self).model_fields:
             part = getattr(self, name)
             if isinstance(part, Spec):

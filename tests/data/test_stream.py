@@ -156,7 +156,7 @@ def test_training_from_disk_gives_the_same_weights_as_from_memory(tmp_path, more
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
     if not changes:
         phases = [line["phase"] for line in outside.state.history]
-        assert phases == ["warm-up", "joint", "settle", "rule", "refit", "rule refit"]
+        assert phases == ["warm-up", "joint", "settle", "rule"] * 2 + ["refit", "rule refit"]
 
 
 def test_series_that_are_joined_on_disk_read_as_they_do_in_memory(tmp_path):
@@ -205,12 +205,13 @@ class Reads:
 
 @pytest.mark.parametrize("more", [False, True])
 def test_no_phase_reads_more_at_once_than_a_batch_or_a_sample(tmp_path, monkeypatch, more):
-    """All but the samples for forest and bins are batches of training, or of 512 series at most."""
+    """All but the samples for forest, noise and bins are batches of training, or of 512 series at most."""
     stored = open_store(write(tmp_path / "a.series", raw_sets(counts=(700, 600, 12), more=more), chunk=400))
     most = int(np.sort(stored.train.lengths)[-512:].sum())
     sample = stored.horizon * 4
     for name, value in (("FOREST_CELLS", 50 * sample), ("BIN_CELLS", 50 * sample)):
         monkeypatch.setattr(f"whichwhen.model.{name}", value)
+    monkeypatch.setattr("whichwhen.training.augment._ROWS", 300)
     reads = Reads(monkeypatch)
     model = make_model(recipe_spec(predictor__bins=4, training__effort=0.005), stored)
     trained = fit_model(model, stored)
@@ -234,6 +235,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path, monkeypatch):
     """Four times the series: a tenth of what they would fill is all that is held of each of them beside its place."""
     steps, columns = 10, 72
     monkeypatch.setattr("whichwhen.model.FOREST_CELLS", 100 * steps * columns)
+    monkeypatch.setattr("whichwhen.training.augment._ROWS", 1000)
     monkeypatch.setattr(requests, "_IN_MEMORY", 1)
     rng = np.random.default_rng(0)
     features = [Feature(f"x{i}") for i in range(columns)]

@@ -110,7 +110,7 @@ def between_network_and_rule() -> dict:
 
 
 def between_two_refits() -> dict:
-    return {"on_epoch": lambda state: die() if len(state.history) == 5 else None}
+    return {"on_epoch": lambda state: die() if len(state.history) == 9 else None}
 
 
 def before_the_result_of_the_recipe() -> dict:
@@ -129,9 +129,9 @@ PLACES = {
 }
 """Where to die, and how many epochs are left to train afterwards."""
 RECIPE_PLACES = {
-    within_the_joint_phase: 5,
-    within_settling: 4,
-    between_network_and_rule: 3,
+    within_the_joint_phase: 9,
+    within_settling: 8,
+    between_network_and_rule: 7,
     between_two_refits: 1,
     before_the_result_of_the_recipe: 0,
 }

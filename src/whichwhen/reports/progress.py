@@ -59,7 +59,7 @@ class TrainingProgress:
             self._bars.update(self._task, completed=last["epoch"], total=rounds, phase=phase, numbers=numbers)
         every = max(1, math.ceil((rounds or 1) / 5))
         if not self._quiet and not self._console.is_terminal and (last["epoch"] % every == 0 or last["epoch"] == rounds):
-            self._console.print(f"{self._name:<14} {phase:<8} {last['epoch']:>3}/{rounds}  {numbers}", highlight=False)
+            self._console.print(f"{self._name:<14} {phase:<10} {last['epoch']:>3}/{rounds}  {numbers}", highlight=False)
 
 
 class GridProgress:
