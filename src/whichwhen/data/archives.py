@@ -7,6 +7,7 @@ argument, or by the environment variable WHICHWHEN_DATA; with a folder given, no
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -86,9 +87,10 @@ def in_data_folder(files: Sequence[str], folder: Path | str | None = None) -> bo
 
 def carried_folder() -> Path:
     """Where aeon's wheel keeps the few data sets that it carries."""
-    import aeon.datasets
-
-    return Path(aeon.datasets.__file__).parent / "data"
+    spec = importlib.util.find_spec("aeon")  # found, not imported: that takes seconds
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "datasets" / "data"
 
 
 def cache_folder() -> Path:
