@@ -321,3 +321,27 @@ def test_differences_are_told_by_field() -> None:
 def test_a_budget_that_does_not_fit_the_columns_makes_no_model() -> None:
     with pytest.raises(SpecError, match="budget 6 per step for a menu of 5 orders; expected 1 to 5"):
         make_model(tiny_spec(budget__per_step=6), tiny_dataset())
+
+
+def test_the_same_model_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    model = artifacts.load_model(run)
+    for name in ("one", "other"):
+        artifacts.save_model(tmp_path / name, model, {"b": "text", "a": "text"})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    assert artifacts.load_note(tmp_path / "one", "b") == "text"
+
+
+@pytest.mark.parametrize("place", [-1, -500])
+def test_weights_that_were_damaged_on_the_way_are_refused(place: int, copy: Path) -> None:
+    path = copy / "weights.safetensors"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    assert "damaged" in refused(copy)
+
+
+def test_weights_that_are_no_numbers_are_refused(run: Path, tmp_path: Path) -> None:
+    model = artifacts.load_model(run)
+    next(model.policy.predictor.parameters()).data[..., 0] = float("nan")
+    artifacts.save_model(tmp_path / "a.safetensors", model)
+    assert "holds NaN" in refused(tmp_path / "a.safetensors")

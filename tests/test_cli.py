@@ -232,9 +232,9 @@ def test_train_shows_progress_on_stderr_unless_told_not_to(tmp_path: Path, capsy
     words = [word for word in TRAIN_TINY if word != "--quiet"]
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
     out, err = capsys.readouterr()
-    assert "epochs     2/2" in err
+    assert "epochs       2/2" in err
     assert "validation accuracy" in err
-    assert "epochs     2/2" not in out
+    assert "epochs       2/2" not in out
 
 
 def test_without_out_the_folder_is_named_after_the_run(

@@ -16,15 +16,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
 from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
+from torch import Tensor
 
 from whichwhen._version import __version__
 from whichwhen.errors import RunFolderError
@@ -32,6 +35,7 @@ from whichwhen.files import write_atomically, write_json, write_text
 from whichwhen.model import FORMAT, Card, Model, blank_model
 from whichwhen.specs import RunSpec, parse_spec
 
+_CHECKSUM = "sha256"
 _NAME_IT = "pass the folder of a run"
 _READERS = {"2": "use commit 620ff44 of whichwhen, the last that reads it"}
 """What reads run folders of earlier formats."""
@@ -124,10 +128,38 @@ def load_spec(path: Path) -> RunSpec:
 
 
 def save_model(path: Path, model: Model, notes: Mapping[str, str] | None = None) -> None:
-    """Weights and card in one file, with further texts by name."""
+    """Weights and card in one file, with further texts by name. The same model gives the same bytes."""
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.tensors().items()}
     metadata = {"format": str(FORMAT), "version": __version__, "card": model.card.model_dump_json(), **(notes or {})}
-    write_atomically(path, lambda beside: save_file(tensors, beside, metadata))
+    content = _in_order(save(tensors, {**metadata, _CHECKSUM: _checksum(tensors)}))
+    write_atomically(path, lambda beside: beside.write_bytes(content))
+
+
+def _in_order(content: bytes) -> bytes:
+    """A safetensors file whose header is in the order of the alphabet; the library writes it in any order."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        total.update(tensor.numpy().tobytes())
+    return total.hexdigest()
+
+
+def _check_tensors(path: Path, tensors: Mapping[str, Tensor], checksum: str | None) -> None:
+    """Weights are those that were written, and numbers."""
+    if checksum is not None and _checksum(tensors) != checksum:
+        raise RunFolderError(
+            f"{path} is damaged: its weights are not those that were written", do="copy it again, or train anew"
+        )
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and bool(torch.isnan(tensor).any()):
+            raise RunFolderError(f"{path}: {name} holds NaN", expected="numbers", do="train anew")
 
 
 def load_model(path: Path | str) -> Model:
@@ -151,6 +183,7 @@ def load_model(path: Path | str) -> Model:
     except (OSError, SafetensorError) as error:
         raise _unreadable(path, error) from None
     _check_format(metadata.get("format"), metadata.get("version"), path)
+    _check_tensors(path, tensors, metadata.get(_CHECKSUM))
     try:
         model = blank_model(Card.model_validate_json(metadata["card"]))
         model.load_tensors(tensors)

@@ -324,3 +324,18 @@ def test_the_pattern_of_panels_is_real_where_one_of_their_features_is(tmp_path):
         (1, "pair", False),
         (1, "single", True),
     ]
+
+
+def test_a_second_run_into_the_same_folder_is_refused_while_the_first_goes_on(tmp_path):
+    spec, refusals = tiny_spec(**SPEC), []
+
+    def meddle(state):
+        for resume in (False, True):
+            with pytest.raises(RunFolderError) as caught:
+                train(spec, tmp_path / "run", data=tiny_dataset(), resume=resume)
+            refusals.append(str(caught.value))
+
+    train(spec, tmp_path / "run", data=tiny_dataset(), on_epoch=meddle)
+    assert any("another process is training into" in refusal for refusal in refusals)
+    assert artifacts.is_finished(tmp_path / "run")
+    assert not (tmp_path / "run" / "lock.part").exists()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import torch
+from filelock import FileLock, Timeout
 
 from whichwhen import artifacts
 from whichwhen._version import __version__
@@ -84,17 +85,29 @@ def _train(
         return result
     began = time.process_time()
     data = data or load_dataset(spec.data, spec.seed, folder)
+    model = make_model(spec, data)
+    with _alone_in(out):
+        return _train_in(out, spec, model, data, time.process_time() - began, device, on_epoch)
+
+
+def _train_in(
+    out: Path,
+    spec: RunSpec,
+    model: Model,
+    data: Dataset,
+    before: float,
+    device: torch.device | str,
+    on_epoch: Callable[[TrainState], None],
+) -> dict[str, Any]:
+    """In a folder of one's own; ``before``: the CPU seconds of what came before training, data and forest."""
     checkpoint = out / artifacts.CHECKPOINT
     state = load_checkpoint(checkpoint, spec.hash) if checkpoint.is_file() else None
-    model = make_model(spec, data)
     if state is not None:
         attempt = state.facts.get("attempt", 0)
         _check_fits(checkpoint, state, blank_model(model.card.model_copy(update={"attempt": attempt})))
     elif (trained := _trained_before(out, spec)) is not None:  # only what follows the choice is missing
         return finish(out, trained, data, 0.0, device)
-    before = time.process_time() - began  # what came before training: data, forest
     if not (out / artifacts.SPEC).is_file():
-        out.mkdir(parents=True, exist_ok=True)
         artifacts.save_spec(out, spec)
 
     def after_epoch(state: TrainState) -> None:
@@ -110,13 +123,31 @@ def _train(
     except WhichwhenError:
         if not checkpoint.is_file():  # refused before anything was learned: nothing is left in the way of the next try
             (out / artifacts.SPEC).unlink()
-            with suppress(OSError):
-                out.rmdir()
         raise
     artifacts.write_history(out, trained.state.history)
     result = finish(out, trained, data, before, device)
     checkpoint.unlink(missing_ok=True)
     return result
+
+
+@contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    """No two processes write to one folder: the second is refused. A folder with nothing in it is not left behind."""
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / "lock.part")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RunFolderError(
+            f"another process is training into {out}", expected="a folder of its own for each run", do="choose another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+        with suppress(OSError):
+            out.rmdir()
 
 
 def fit_model(
