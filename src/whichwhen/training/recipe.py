@@ -369,7 +369,7 @@ class _Recipe:
                 "validation_loss": None if scores is None else scores.loss,
                 "validation_accuracy": None if scores is None else scores.accuracy,
                 "validation_auroc": None if scores is None else scores.auroc,
-                "unsure_loss": None if found is None else _unsure_loss(found, self.data.validation),
+                "unsure_loss": _unsure_loss(found, self.data.validation) if found is not None and self._few_to_choose else None,
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "best": True,
                 "cpu_seconds": round(state.cpu_seconds, 3),
@@ -706,12 +706,16 @@ class _Recipe:
         """
         scores = evaluate(model.policy, self.data.validation, device=self.device, loop=walk_then_read)
         loss = _unsure_loss(scores, self.data.validation) + self._charge() * scores.metrics.requested_cost
-        if len(self.data.validation) >= FEW_TO_CHOOSE:
+        if not self._few_to_choose:
             return loss
         rounds = [line["unsure_loss"] for line in self.state.history if line["phase"] == phase][-LAST_ROUNDS:]
         return loss + float(np.mean(rounds)) - float(rounds[-1])
 
     # ---- small things -------------------------------------------------------------------------------------------------------
+    @property
+    def _few_to_choose(self) -> bool:
+        return len(self.data.validation) < FEW_TO_CHOOSE
+
     @property
     def _orders(self) -> int:
         return len(self.model.policy.menu.orders)
