@@ -54,3 +54,23 @@ def test_pack_keeps_the_names(tmp_path: Path) -> None:
     assert names == {f"Ä-{i:02d}" for i in range(200)}
     some = data.train.take(data.train.labels.nonzero()[0])
     assert all(int(name[2:]) % 2 == 1 for name in some.names.tolist())
+
+
+def test_predictions_per_step_are_kept_where_steps_have_labels(run: Path, tmp_path: Path) -> None:
+    assert not (run / "steps.parquet").exists()
+    rows = [
+        (f"p{i:02d}", hour, i % 2 + hour / 9 + i / 100, "ill" if i % 2 and hour > 1 else "well")
+        for i in range(30)
+        for hour in range(4)
+    ]
+    pl.DataFrame(rows, schema=["patient", "hour", "a", "state"], orient="row").write_csv(tmp_path / "a.csv")
+    columns = ("--id", "patient", "--time", "hour", "--label", "state", "--label-each-step")
+    words = ("--effort", "0.005", "--width", "4", "--layers", "1", "--acquirer-hidden", "4", "--quiet")
+    assert main(["train", str(tmp_path / "a.csv"), *columns, *words, "--out", str(tmp_path / "run")]) == 0
+    steps = pl.read_parquet(tmp_path / "run" / "steps.parquet")
+    assert steps.columns == ["id", "step", "label", "p_ill", "p_well"]
+    assert ((steps["p_ill"] + steps["p_well"] - 1).abs() < 1e-5).all()
+    asked = {(name, hour): label for name, hour, _, label in rows}
+    assert all(asked[name, step] == label for name, step, label in steps.select("id", "step", "label").iter_rows())
+    right = (steps["label"] == pl.Series(["ill" if p > 0.5 else "well" for p in steps["p_ill"]])).mean()
+    assert right == pytest.approx(artifacts.load_result(tmp_path / "run")["test"]["accuracy"])

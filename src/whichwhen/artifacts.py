@@ -7,6 +7,7 @@
     history.jsonl        one line per epoch
     series.parquet       per test series: id, label, prediction, cost, length
     pattern.parquet      how often each order was requested at each step, by class of the test series, and whether it was real
+    steps.parquet        where steps have labels: per step of each test series id, step, label, the probability of each class
     samples.parquet      the requests of a few test series; no measured values
     candidates/          what validation did not choose, where it chose between a network and a fixed rule; choice.json
     result.json          metrics, seed, commit, cpu_seconds; written last: a folder without it is not finished
@@ -52,6 +53,7 @@ SPEC, WEIGHTS, HISTORY, SERIES, PATTERN, SAMPLES, RESULT, CHECKPOINT, EPOCHS = (
     "checkpoint.safetensors",
     "epochs",
 )
+STEPS = "steps.parquet"
 CANDIDATES, CHOICE = "candidates", "choice.json"
 
 PATTERN_COLUMNS: dict[str, Any] = {

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from whichwhen import artifacts
 from whichwhen._version import __version__
 from whichwhen.budget import default_per_step
-from whichwhen.data import Dataset, load_dataset
+from whichwhen.data import Dataset, SeriesSet, load_dataset
 from whichwhen.errors import RunFolderError, WhichwhenError
 from whichwhen.evaluation import Evaluation, evaluate
 from whichwhen.evaluation.prices import knows_prices, with_budget
@@ -194,6 +194,8 @@ def finish(out: Path, trained: Trained, data: Dataset, before: float, device: to
     write_series(out / artifacts.SERIES, test, data.classes)
     write_pattern(out / artifacts.PATTERN, test, model.policy.menu, data.provenance, data.classes)
     write_samples(out / artifacts.SAMPLES, test, model.policy.menu, data.classes)
+    if test.step_probabilities is not None:
+        write_steps(out / artifacts.STEPS, test, data.test, data.classes)
     result = {
         "format": FORMAT,
         "version": __version__,
@@ -261,6 +263,18 @@ def write_series(path: Path, test: Evaluation, classes: tuple[str, ...]) -> None
             "cost": test.cost,
             "length": test.lengths,
         }
+    )
+    write_atomically(path, table.write_parquet)
+
+
+def write_steps(path: Path, test: Evaluation, series: SeriesSet, classes: tuple[str, ...]) -> None:
+    """Per step of each test series, where steps have labels: id, step, label, and the probability of each class."""
+    assert test.step_probabilities is not None
+    assert series.step_labels is not None
+    columns = {f"p_{name}": test.step_probabilities[:, i] for i, name in enumerate(classes)}
+    labels = np.array(classes)[series.step_labels[:]]
+    table = pl.DataFrame(
+        {"id": np.repeat(test.names.astype(str), test.lengths), "step": series.steps, "label": labels, **columns}
     )
     write_atomically(path, table.write_parquet)
 
