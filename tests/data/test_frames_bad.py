@@ -85,6 +85,7 @@ CASES: list[tuple[str, Callable[[], Any], TableSpec, tuple[str, ...]]] = [
     ("no features", lambda: WIDE.select("stay", "hour", "died"), SPEC, ("no feature columns",)),
     ("only static", lambda: WIDE.drop("k", "na"), spec(static=("age",)), ("only static",)),
     ("irregular", lambda: WIDE.with_columns((pl.col("hour") + 1.3).sqrt()), SPEC, ("'hour'", "regular grid", "--step 0.")),
+    ("one time in all", lambda: WIDE.with_columns(hour=pl.lit(0.5)), SPEC, ("regular grid", "--step 1")),
     ("decimal commas", lambda: put(WIDE, "na", 8, "1,5"), SPEC, ("row 8", "'1,5'", "'na'", "with a point, as in 1.5")),
     ("day first", lambda: WIDE.with_columns(hour=pl.lit("13/01/2024 10:00")), SPEC, ("row 1", "'hour'", "the year first")),
     ("nothing measured", lambda: WIDE.with_columns(na=None, k=None, age=None), SPEC, ("nothing was measured", "3 feature")),
@@ -269,6 +270,12 @@ NOT_CSV: list[tuple[str, bytes, tuple[str, ...]]] = [
     ("ragged", CSV.replace("p3,1,", "p3,1,1.5,").encode(), ("row 11", "5 fields", "the header has 4")),
     ("one name twice", CSV.replace("hour,na", "hour,hour").encode(), ("2 columns are called 'hour'", "rename")),
 ]
+
+
+def test_a_first_column_called_pk_is_no_excel_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(CSV.replace("stay", "PK"))
+    assert len(load_table(path, spec(id="PK")).train)
 
 
 @pytest.mark.parametrize("packs", [False, True], ids=["load", "pack"])

@@ -167,7 +167,7 @@ def measure(
     )
 
 
-def _rows(found: Evaluation, series: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
+def labelled_rows(found: Evaluation, series: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities and labels: of the steps where each has its own, else of the series."""
     if found.step_probabilities is not None and series.step_labels is not None:
         return found.step_probabilities, series.step_labels[:]
@@ -175,8 +175,8 @@ def _rows(found: Evaluation, series: SeriesSet) -> tuple[np.ndarray, np.ndarray]
 
 
 def _calibrate(chosen_on: Evaluation, validation: SeriesSet, found: Evaluation, series: SeriesSet, bins: int) -> Calibration:
-    shares, labels = _rows(found, series)
-    own, own_labels = _rows(chosen_on, validation)
+    shares, labels = labelled_rows(found, series)
+    own, own_labels = labelled_rows(chosen_on, validation)
     temperature = fit_temperature(_logits(own), own_labels).temperature
     after = apply_temperature(_logits(shares), temperature)
     return Calibration(temperature, reliability_curve(shares, labels, bins), reliability_curve(after, labels, bins))
@@ -196,6 +196,6 @@ def _alarm_inputs(found: Evaluation, series: SeriesSet) -> tuple[np.ndarray, np.
 def _by_subgroup(found: Evaluation, series: SeriesSet) -> list[SubgroupRow]:
     if not series.subgroups:
         return []
-    shares, labels = _rows(found, series)
+    shares, labels = labelled_rows(found, series)
     owner = None if len(shares) == len(series) else np.repeat(np.arange(len(series)), series.lengths)
     return subgroup_rows(series.subgroups, shares, labels, found.cost, found.delivered, owner=owner)

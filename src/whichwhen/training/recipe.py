@@ -41,6 +41,8 @@ from whichwhen.data.store import Dataset, SeriesSet
 from whichwhen.errors import TrainingError
 from whichwhen.evaluation import Evaluation, evaluate
 from whichwhen.evaluation.calibration import fit_temperature
+from whichwhen.evaluation.choice import FEW as FEW_TO_CHOOSE
+from whichwhen.evaluation.measures import labelled_rows
 from whichwhen.evaluation.prices import knows_prices, with_budget
 from whichwhen.model import Card, Model, blank_model, fit_inputs, fit_rule, importance_of, make_budget
 from whichwhen.noise import NoisePool
@@ -93,8 +95,8 @@ ROUND = 200
 """Optimiser steps between two lines of the history and two checkpoints."""
 TURNS = (1, 1.5, 2, 3, 4, 5, 8, 12)
 """Sizes of round robins that are tried, as multiples of what the budget buys."""
-FEW_TO_CHOOSE, LAST_ROUNDS = 100, 4
-"""Of a phase: below so many validation series, the choice between network and rule takes the mean over so many rounds."""
+LAST_ROUNDS = 4
+"""Of a phase: with few validation series the choice between network and rule takes the mean over these."""
 AHEAD, AHEAD_CELLS = 4, 1 << 22
 """Batches that the acquirer walks through at once in the joint phase, and values of theirs at most."""
 _SMALLEST = 1e-30
@@ -290,18 +292,13 @@ class _Recipe:
             self.facts["chosen"] = True
         network, rule = self._best_of_all()
         found, _ = rule if rule is not None and name == "rule refit" else network
-        card = found.card.model_copy(update={"refitted": True})
-        fresh = blank_model(card)
-        fit_inputs(fresh, self.data)
-        self.refitted = Model(card, replace(found.policy, predictor=fresh.policy.predictor), found.policy.predictor)
-        for module in self.refitted.modules().values():
-            module.to(self.device)
+        self.refitted = self._with_fresh_predictor(found)
         self.refitted.policy.acquirer.requires_grad_(False)
         self.optimizer = self._optimizer(self.refitted)
         if done:
             self.refitted.policy.predictor.load_state_dict(_named(self.state.extra, name))
             load_optimizer_tensors(self.optimizer, self.state.optimizer)
-        self.series, self.noisy = self.data.train.joined(self.data.validation), card.attempt == NOISY
+        self.series, self.noisy = self.data.train.joined(self.data.validation), found.card.attempt == NOISY
         self.sets, self.shown = self._request_sets(self.refitted)
 
     def _restore(self) -> None:
@@ -646,10 +643,16 @@ class _Recipe:
         weights = _named(self.state.extra, name)
         if not weights:
             return model
+        refitted = self._with_fresh_predictor(model)
+        refitted.policy.predictor.load_state_dict(weights)
+        return refitted
+
+    def _with_fresh_predictor(self, model: Model) -> Model:
+        """The same with an untrained predictor; its own goes on to serve what is chosen on validation."""
         card = model.card.model_copy(update={"refitted": True})
-        predictor = blank_model(card).policy.predictor.to(self.device)
-        predictor.load_state_dict(weights)
-        return Model(card, replace(model.policy, predictor=predictor.eval()), model.policy.predictor)
+        fresh = blank_model(card)
+        fit_inputs(fresh, self.data)
+        return Model(card, replace(model.policy, predictor=fresh.policy.predictor.to(self.device)), model.policy.predictor)
 
     def _finished(self) -> list[Finished]:
         """What this attempt ends with: a model, or a network and a rule."""
@@ -767,9 +770,7 @@ class _Recipe:
 
 def _unsure_loss(found: Evaluation, series: SeriesSet) -> float:
     """The loss with the predictions as sure as suits the series best, if that is less sure than they are."""
-    shares, labels = found.probabilities, series.labels
-    if found.step_probabilities is not None and series.step_labels is not None:
-        shares, labels = found.step_probabilities, series.step_labels[:]
+    shares, labels = labelled_rows(found, series)
     fit = fit_temperature(np.log(np.maximum(shares, _SMALLEST)), labels)
     return fit.loss_after if fit.temperature > 1 else fit.loss_before
 

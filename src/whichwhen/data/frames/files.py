@@ -127,7 +127,7 @@ def _say_which_row(path: Path) -> None:
 
 def _check_head(path: Path, head: bytes) -> None:
     """Raise where the first line shows that a file is no CSV in UTF-8, or names a column twice."""
-    kinds = {b"PK": "an Excel or zip file", b"\xd0\xcf\x11\xe0": "an Excel file"}
+    kinds = {b"PK\x03\x04": "an Excel or zip file", b"\xd0\xcf\x11\xe0": "an Excel file"}
     for start, kind in kinds.items():
         if head.startswith(start):
             raise DataError(f"{path} is {kind}", expected="a Parquet or CSV file", do="save the sheet as CSV (UTF-8)")

@@ -260,7 +260,7 @@ def _usual_width(times: Times, last: np.ndarray, stamps: int) -> str:
     """What lies between two times on average, to a round number: with it there are about as many steps as times."""
     mean = float(last.sum()) / max(1, stamps - len(last))
     if not times.clock:
-        return f"{float(f'{mean:.1g}'):g}"
+        return f"{float(f'{mean:.1g}') or 1:g}"
     units = [(7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m"), (1, "s")]
     seconds, unit = next((one for one in units if mean >= one[0] * 10**6), (1, "s"))
     return f"{max(1, round(mean / 10**6 / seconds))}{unit}"
